@@ -1,0 +1,1 @@
+//! What this server can do: one function per verb, shared by every edge.

@@ -1,0 +1,1 @@
+//! Composition root: builds, starts and stops every part.

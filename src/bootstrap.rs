@@ -1,0 +1,1 @@
+//! Envoy bootstrap configuration for `connect envoy`.

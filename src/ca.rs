@@ -1,0 +1,1 @@
+//! Connect CA: roots, trust domain and leaf certificates.

@@ -1,0 +1,1 @@
+//! Raft behind one handle: the only writer of the store.

@@ -1,0 +1,1 @@
+//! Leader loops that publish the datacenter's own federation state.

@@ -1,0 +1,1 @@
+//! The seam for other editions: one trait whose default methods do nothing.

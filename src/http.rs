@@ -1,0 +1,1 @@
+//! The HTTP API: JSON, headers and error texts over `api`.

@@ -1,0 +1,1 @@
+//! Nouns and ids of the replicated state, parsed and validated in their constructors.

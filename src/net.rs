@@ -1,0 +1,1 @@
+//! TLS configuration, ALPN names, listeners and byte streams.

@@ -1,0 +1,1 @@
+//! Our read-only gRPC operator API over `api`.

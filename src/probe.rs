@@ -1,0 +1,1 @@
+//! Leader loop that runs the checks of catalog nodes without an agent.

@@ -1,0 +1,1 @@
+//! Generated protobuf code and the few aliases for it.

@@ -1,0 +1,1 @@
+//! State and proxy id to everything one Envoy needs, as plain data.

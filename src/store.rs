@@ -1,0 +1,1 @@
+//! The replicated state: tables, indexes, commands, topics and snapshots.

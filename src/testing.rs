@@ -1,0 +1,1 @@
+//! Builders and helpers for tests; nothing in production imports it.

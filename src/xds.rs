@@ -1,0 +1,1 @@
+//! Snapshot to resources, the xDS session, and its gRPC services.

@@ -1,0 +1,3 @@
+//! The integration tests: one target, because each further one links another large binary.
+
+mod architecture;
