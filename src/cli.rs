@@ -1,6 +1,8 @@
 //! Command line: `agent` runs the server, the others are small clients.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // A command line talks on stdout and stderr.
 
+pub mod args;
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 
