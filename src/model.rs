@@ -1,1 +1,3 @@
 //! Nouns and ids of the replicated state, parsed and validated in their constructors.
+
+pub mod ids;

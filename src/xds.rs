@@ -1,1 +1,4 @@
 //! Snapshot to resources, the xDS session, and its gRPC services.
+
+pub mod resources;
+pub mod source;
