@@ -1,13 +1,71 @@
-//! Command line: `agent` runs the server, the others are small clients.
+//! Command line: `agent` runs the server, the others are small clients of its HTTP or RPC port.
+//!
+//! Each command is a module with its flags (`Args`, or a subcommand enum) and `run(args) -> anyhow::Result<ExitCode>`.
+//! Flags look as Consul's do, with one dash; [`args`] translates them for clap. Results go to standard output,
+//! everything else to standard error, and a failure ends with exit code 1 and one message that says what to change.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // A command line talks on stdout and stderr.
 
 pub mod args;
+mod version;
 
+use clap::CommandFactory;
+use clap::FromArgMatches;
+use clap::Parser;
+use clap::Subcommand;
 use std::ffi::OsString;
+use std::future::Future;
 use std::process::ExitCode;
+
+/// Federates datacenters through Envoy mesh gateways.
+#[derive(Debug, Parser)]
+#[command(
+    name = "crossway",
+    version,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print the version
+    Version(version::Args),
+}
 
 /// Runs the command in `args` (with the program's name first) and gives its exit code.
 pub fn run(args: Vec<OsString>) -> ExitCode {
-    let _ = args;
-    ExitCode::FAILURE
+    let command = args::with_go_switches(Cli::command());
+    let parsed = command
+        .try_get_matches_from(args::to_double_dash(args))
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
+        Ok(cli) => cli,
+        Err(answer) => {
+            let _ = answer.print(); // Nobody is left to tell when stdout and stderr are gone.
+            // Help and version are asked for; everything else is a mistake, which Consul ends with 1.
+            return ExitCode::from(u8::from(answer.use_stderr()));
+        }
+    };
+    dispatch(cli.command).unwrap_or_else(|error| {
+        eprintln!("Error: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Version(args) => version::run(&args),
+    }
+}
+
+/// Runs a client command's future on a runtime of one thread.
+#[allow(dead_code)] // Used by the client commands.
+fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(future)
 }

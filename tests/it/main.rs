@@ -1,3 +1,4 @@
 //! The integration tests: one target, because each further one links another large binary.
 
 mod architecture;
+mod support;
