@@ -1,1 +1,65 @@
 //! Bytes to calls: first-byte and ALPN dispatch, multiplexing, net/rpc framing, client.
+//!
+//! A connection on the RPC port passes through these parts; each knows only the next:
+//!
+//! ```text
+//! listener -> server (accept, limits) -> mux (type byte, TLS, ALPN) -> yamux -> session (net/rpc) -> Handler
+//!                                         \-> Incoming: raft, snapshots, gossip of other datacenters
+//! ```
+//!
+//! `codec` is the msgpack dialect of Go's net/rpc, `client` the calling side. Nothing here knows a method by
+//! name (but for the two that a peer without a certificate may call), nor what a body means.
+
+pub mod codec;
+pub mod error;
+
+pub use error::RpcError;
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::net::PeerIdentity;
+
+/// Largest msgpack value a peer may send in one request or reply, in bytes.
+pub const MAX_BODY: usize = 64 * 1024 * 1024;
+
+/// What the caller's connection tells about it.
+#[derive(Debug, Clone)]
+pub struct CallContext {
+    /// Address of the other end of the TCP connection: a mesh gateway's for callers in other datacenters.
+    pub peer: SocketAddr,
+    /// Names in the verified certificate of the peer; `None` without TLS or without a certificate.
+    pub peer_identity: Option<Arc<PeerIdentity>>,
+    /// How the connection is protected.
+    pub transport: Transport,
+}
+
+/// How a connection is protected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// No TLS.
+    Plain,
+    /// TLS; the peer's certificate, if it has one, was verified.
+    Tls,
+    /// TLS that never asks for a certificate (type byte 7): two bootstrap methods only.
+    InsecureTls,
+}
+
+/// Answers the calls that arrive on the RPC port.
+pub trait Handler: Clone + Send + Sync + 'static {
+    /// Answers one call; `body` and the reply are one msgpack value each (see [`codec`]).
+    ///
+    /// The future is dropped when the caller's connection or stream ends.
+    ///
+    /// # Errors
+    /// The error's text is what the caller gets as net/rpc error; see [`RpcError`] for what it does to the stream.
+    fn call(
+        &self,
+        ctx: CallContext,
+        method: &str,
+        body: Bytes,
+    ) -> impl Future<Output = Result<Bytes, RpcError>> + Send;
+}
