@@ -6,6 +6,12 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)] // A command line talks on stdout and stderr.
 
 pub mod args;
+mod client;
+mod config_entry;
+mod connect;
+mod document;
+mod env;
+mod services;
 mod version;
 
 use clap::CommandFactory;
@@ -31,6 +37,15 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Read, write, list and delete configuration entries
+    #[command(subcommand)]
+    Config(config_entry::Args),
+    /// Run Envoy as a gateway
+    #[command(subcommand)]
+    Connect(connect::Args),
+    /// Register and deregister services
+    #[command(subcommand)]
+    Services(services::Args),
     /// Print the version
     Version(version::Args),
 }
@@ -57,12 +72,14 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
 
 fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
+        Command::Config(args) => config_entry::run(&args),
+        Command::Connect(args) => connect::run(args),
+        Command::Services(args) => services::run(&args),
         Command::Version(args) => version::run(&args),
     }
 }
 
 /// Runs a client command's future on a runtime of one thread.
-#[allow(dead_code)] // Used by the client commands.
 fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

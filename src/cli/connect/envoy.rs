@@ -1,0 +1,422 @@
+//! The steps of `connect envoy`, in order; see the picture in [`crate::cli::connect`].
+
+use crate::bootstrap;
+use crate::bootstrap::ClientTls;
+use crate::bootstrap::Endpoint;
+use crate::cli::block_on;
+use crate::cli::client::Client;
+use crate::cli::connect::binary;
+use crate::cli::connect::exec;
+use crate::cli::connect::exec::BootstrapFile;
+use crate::cli::connect::lookup;
+use crate::cli::connect::lookup::Proxy;
+use crate::cli::connect::plan::EnvoyFlags;
+use crate::cli::connect::plan::Plan;
+use crate::cli::connect::plan::RegisterPlan;
+use crate::cli::connect::registration;
+use crate::cli::connect::registration::Names;
+use crate::cli::connect::targets;
+use crate::cli::connect::targets::ServerInfo;
+use crate::cli::connect::targets::Targets;
+use crate::cli::env;
+use anyhow::Context;
+use anyhow::bail;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+use std::net::IpAddr;
+use std::net::Ipv4Addr;
+use std::net::SocketAddr;
+use std::net::ToSocketAddrs;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// How long the first connection to a gRPC port may take before a warning.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// A registration that is ready to be stored, and what to store to take it back.
+#[derive(Debug)]
+struct Registration {
+    body: Value,
+    /// Body of the deregistration; none if the gateway was registered before.
+    undo: Option<Value>,
+}
+
+/// Runs `connect envoy`.
+pub(crate) fn run(flags: &EnvoyFlags) -> anyhow::Result<ExitCode> {
+    let plan = flags.plan(&|text| Ok(text.to_owned()))?;
+    block_on(run_async(flags, &plan))
+}
+
+async fn run_async(flags: &EnvoyFlags, plan: &Plan) -> anyhow::Result<ExitCode> {
+    let binary = if flags.bootstrap {
+        None
+    } else {
+        Some(find_envoy(flags).await?)
+    };
+    let client = Client::new(&flags.http)?;
+    let info = server_info(&client).await?;
+    let (proxy, registration) = match &plan.register {
+        Some(register) => {
+            let (proxy, registration) = prepare_registration(&client, plan, register).await?;
+            (proxy, Some(registration))
+        }
+        None => (
+            lookup::proxy(&client, plan, &info, &host_nodes(None)).await?,
+            None,
+        ),
+    };
+    let options = options(flags, plan, &client, &info, proxy).await?;
+    let document = serde_json::to_string_pretty(&bootstrap::render(&options, &env::process)?)?;
+    let Some(binary) = binary else {
+        store(&client, registration.as_ref()).await?;
+        println!("{document}");
+        return Ok(ExitCode::SUCCESS);
+    };
+    let file = BootstrapFile::new(&document)?;
+    exec::validate(&binary, &file).await?;
+    warn_unless_reachable(&options.control_plane.endpoints).await;
+    store(&client, registration.as_ref()).await?;
+    let failure = exec::become_envoy(&binary, &file, &flags.envoy_args);
+    if let Some(undo) = registration.and_then(|r| r.undo) {
+        client
+            .put(&["catalog", "deregister"], &[], &undo)
+            .await
+            .with_context(|| {
+                format!("{failure:#}; and the registration could not be taken back")
+            })?;
+    }
+    Err(failure)
+}
+
+fn notice(text: &str) {
+    eprintln!("==> {text}");
+}
+
+async fn find_envoy(flags: &EnvoyFlags) -> anyhow::Result<PathBuf> {
+    if cfg!(not(target_os = "linux")) {
+        bail!(
+            "Directly running Envoy is only supported on linux. Use the -bootstrap option to write its configuration to a file"
+        );
+    }
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    let given = flags.envoy_binary.as_deref();
+    let found = binary::check(given, &search, flags.ignore_envoy_compatibility).await?;
+    if let Some(warning) = &found.warning {
+        notice(warning);
+    }
+    Ok(found.path)
+}
+
+async fn server_info(client: &Client) -> anyhow::Result<ServerInfo> {
+    let info = lookup::server_info(client)
+        .await
+        .context("Error connecting to Consul agent")?;
+    let info = info.unwrap_or_else(|| {
+        notice("the token may not read the server's own description (agent:read): assuming its defaults");
+        ServerInfo::parse(&Value::Null)
+    });
+    if info.acls && client.settings().token.is_none() {
+        notice(
+            "ACLs are on and no token is given: the servers will refuse Envoy. Give one with -token-file or CONSUL_HTTP_TOKEN",
+        );
+    }
+    Ok(info)
+}
+
+/// Node names that stand for this host, the plain one first.
+fn host_nodes(id: Option<&str>) -> Vec<String> {
+    let host = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
+    let own = id.map(|id| format!("{host}-{id}"));
+    std::iter::once(host).chain(own).collect()
+}
+
+async fn prepare_registration(
+    client: &Client,
+    plan: &Plan,
+    register: &RegisterPlan,
+) -> anyhow::Result<(Proxy, Registration)> {
+    let id = plan
+        .proxy_id
+        .clone()
+        .unwrap_or_else(|| plan.service.clone());
+    let local = local_addresses()?;
+    let (node, state) = free_node(client, plan.node_name.as_deref(), &id).await?;
+    let names = Names {
+        node: node.clone(),
+        id: id.clone(),
+        service: plan.service.clone(),
+        node_address: node_address(&local),
+    };
+    let body = registration::payload(register, &names, &local)?;
+    let undo = match (state.exists, state.services.contains(&id)) {
+        (_, true) => None,
+        (true, false) => Some(json!({ "Node": node, "ServiceID": id })),
+        (false, _) => Some(json!({ "Node": node })),
+    };
+    let config = body.pointer("/Service/Proxy/Config");
+    let config = config.and_then(Value::as_object).cloned();
+    let proxy = Proxy {
+        node,
+        id,
+        service: plan.service.clone(),
+        config: config.unwrap_or_default(),
+    };
+    Ok((proxy, Registration { body, undo }))
+}
+
+/// The node for the gateway. A node with an agent belongs to that agent, which would remove what it does not know.
+async fn free_node(
+    client: &Client,
+    given: Option<&str>,
+    id: &str,
+) -> anyhow::Result<(String, lookup::NodeState)> {
+    if let Some(node) = given {
+        let state = lookup::node(client, node).await?;
+        if state.has_agent {
+            bail!(
+                "-node-name {node:?} is the node of a server or agent, which manages its services itself: \
+                 choose another name for the gateway"
+            );
+        }
+        return Ok((node.to_owned(), state));
+    }
+    for node in host_nodes(Some(id)) {
+        let state = lookup::node(client, &node).await?;
+        if !state.has_agent {
+            return Ok((node, state));
+        }
+    }
+    bail!(
+        "this host's name is taken by an agent's node: choose a node for the gateway with -node-name"
+    )
+}
+
+fn local_addresses() -> anyhow::Result<Vec<IpAddr>> {
+    let interfaces = if_addrs::get_if_addrs().context("cannot list this host's addresses")?;
+    Ok(interfaces.iter().map(if_addrs::Interface::ip).collect())
+}
+
+/// This host's address for the catalog: a private IPv4 address if there is one, never loopback unless alone.
+fn node_address(local: &[IpAddr]) -> IpAddr {
+    let rank = |ip: &&IpAddr| match ip {
+        ip if ip.is_loopback() => 3,
+        IpAddr::V4(v4) if v4.is_private() => 0,
+        IpAddr::V4(_) => 1,
+        IpAddr::V6(_) => 2,
+    };
+    let best = local.iter().min_by_key(rank).copied();
+    best.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+}
+
+async fn store(client: &Client, registration: Option<&Registration>) -> anyhow::Result<()> {
+    let Some(registration) = registration else {
+        return Ok(());
+    };
+    let text = |path: &str| registration.body.pointer(path).and_then(Value::as_str);
+    let (service, node) = (text("/Service/ID"), text("/Node"));
+    client
+        .put(&["catalog", "register"], &[], &registration.body)
+        .await
+        .context("Error registering the gateway")?;
+    notice(&format!(
+        "Registered service: {} (node {})",
+        service.unwrap_or_default(),
+        node.unwrap_or_default()
+    ));
+    Ok(())
+}
+
+async fn options(
+    flags: &EnvoyFlags,
+    plan: &Plan,
+    client: &Client,
+    info: &ServerInfo,
+    proxy: Proxy,
+) -> anyhow::Result<bootstrap::Options> {
+    let mut config = match flags.no_central_config {
+        true => Map::new(),
+        false => lookup::proxy_defaults(client).await?,
+    };
+    if !flags.no_central_config {
+        config.extend(proxy.config);
+    }
+    let ca = ca_pem(flags, client)?;
+    let targets = targets(flags, client, info, ca.is_some()).await?;
+    if let Some(text) = &targets.notice {
+        notice(text);
+    }
+    let tls = targets
+        .tls
+        .then(|| client_tls(flags, info, &targets, ca))
+        .transpose()?;
+    let token = client.settings().token.as_ref();
+    Ok(bootstrap::Options {
+        node: bootstrap::Node {
+            id: proxy.id,
+            cluster: proxy.service,
+            name: proxy.node,
+            datacenter: info.datacenter.clone(),
+        },
+        admin: resolve(&flags.admin_bind)?,
+        admin_access_log: flags.admin_access_log_path.clone(),
+        control_plane: bootstrap::ControlPlane {
+            endpoints: targets.endpoints,
+            tls,
+            token: token.map(|t| t.expose().to_owned()).unwrap_or_default(),
+        },
+        stats: stats(flags)?,
+        ready: plan.ready,
+        proxy_config: config,
+    })
+}
+
+async fn targets(
+    flags: &EnvoyFlags,
+    client: &Client,
+    info: &ServerInfo,
+    has_ca: bool,
+) -> anyhow::Result<Targets> {
+    let variable = env::variable(&env::process, "GRPC_ADDR");
+    let given: Vec<String> = match (flags.grpc_addr.is_empty(), variable) {
+        (false, _) => flags.grpc_addr.clone(),
+        (true, Some(text)) => text.split(',').map(|a| a.trim().to_owned()).collect(),
+        (true, None) => Vec::new(),
+    };
+    if !given.is_empty() {
+        return Ok(targets::given(&given)?);
+    }
+    let servers = lookup::servers(client).await?;
+    let host = client.settings().address.host();
+    Ok(targets::discovered(info, host, &servers, has_ca)?)
+}
+
+/// The CA for the gRPC port: its own flags and variables first, else those of the HTTP port.
+fn ca_pem(flags: &EnvoyFlags, client: &Client) -> anyhow::Result<Option<String>> {
+    let variable = |name| env::variable(&env::process, name).map(PathBuf::from);
+    let file = flags
+        .grpc_ca_file
+        .clone()
+        .or_else(|| variable("GRPC_CACERT"));
+    let folder = flags
+        .grpc_ca_path
+        .clone()
+        .or_else(|| variable("GRPC_CAPATH"));
+    let http = &client.settings().tls;
+    match (file, folder) {
+        (None, None) => pem(http.ca_file.as_deref(), http.ca_path.as_deref()),
+        (file, folder) => pem(file.as_deref(), folder.as_deref()),
+    }
+}
+
+fn pem(file: Option<&Path>, folder: Option<&Path>) -> anyhow::Result<Option<String>> {
+    let mut files: Vec<PathBuf> = file.iter().map(|f| (*f).to_owned()).collect();
+    if let Some(folder) = folder {
+        files.extend(crate::cli::client::tls::pem_files(folder)?);
+    }
+    let mut text = String::new();
+    for file in files {
+        text.push_str(&read(&file)?);
+        text.push('\n');
+    }
+    Ok((!text.is_empty()).then_some(text))
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn client_tls(
+    flags: &EnvoyFlags,
+    info: &ServerInfo,
+    targets: &Targets,
+    ca: Option<String>,
+) -> anyhow::Result<ClientTls> {
+    let Some(ca_pem) = ca else {
+        bail!(
+            "gRPC with TLS needs the CA of the server's certificate: give it with -grpc-ca-file or CONSUL_GRPC_CACERT"
+        );
+    };
+    let certificate = match (&flags.grpc_client_cert, &flags.grpc_client_key) {
+        (Some(cert), Some(key)) => Some((read(cert)?, read(key)?)),
+        _ => None,
+    };
+    let (server_name, accepted_names) = match &flags.grpc_tls_server_name {
+        Some(name) => (name.clone(), vec![name.clone()]),
+        None => {
+            let name = info.server_name();
+            let mut accepted = vec![name.clone()];
+            accepted.extend(targets.names.iter().cloned());
+            (name, accepted)
+        }
+    };
+    Ok(ClientTls {
+        ca_pem,
+        server_name,
+        accepted_names,
+        certificate,
+    })
+}
+
+fn stats(flags: &EnvoyFlags) -> anyhow::Result<bootstrap::Stats> {
+    let prometheus_tls = match (&flags.prometheus_cert_file, &flags.prometheus_key_file) {
+        (Some(cert), Some(key)) => Some(bootstrap::ServerTls {
+            cert_file: std::path::absolute(cert)?,
+            key_file: std::path::absolute(key)?,
+            ca_pem: pem(
+                flags.prometheus_ca_file.as_deref(),
+                flags.prometheus_ca_path.as_deref(),
+            )?,
+        }),
+        _ => None,
+    };
+    Ok(bootstrap::Stats {
+        omit_deprecated_tags: flags.omit_deprecated_tags,
+        prometheus_backend_port: flags.prometheus_backend_port,
+        prometheus_scrape_path: flags.prometheus_scrape_path.clone(),
+        prometheus_tls,
+    })
+}
+
+/// Envoy's admin interface takes an IP address; IPv4 is preferred for `localhost`.
+fn resolve(text: &str) -> anyhow::Result<SocketAddr> {
+    let addresses: Vec<_> = text
+        .to_socket_addrs()
+        .with_context(|| format!("-admin-bind {text:?} is not an address such as localhost:19000"))?
+        .collect();
+    let v4 = addresses.iter().find(|address| address.is_ipv4());
+    v4.or(addresses.first())
+        .copied()
+        .with_context(|| format!("-admin-bind {text:?} has no address"))
+}
+
+/// Envoy tries for ever and says little; a warning here saves a search.
+async fn warn_unless_reachable(endpoints: &[Endpoint]) {
+    for endpoint in endpoints {
+        let result = match endpoint {
+            Endpoint::Ip(address) => dial(tokio::net::TcpStream::connect(address)).await,
+            Endpoint::Dns(name, port) => {
+                dial(tokio::net::TcpStream::connect((name.as_str(), *port))).await
+            }
+            Endpoint::Unix(path) => dial(tokio::net::UnixStream::connect(path)).await,
+        };
+        if let Err(cause) = result {
+            notice(&format!(
+                "the gRPC address {endpoint:?} does not answer ({cause}); Envoy will go on trying"
+            ));
+        }
+    }
+}
+
+async fn dial<T>(connect: impl Future<Output = std::io::Result<T>>) -> Result<(), String> {
+    match tokio::time::timeout(DIAL_TIMEOUT, connect).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("no answer in time".to_owned()),
+    }
+}
