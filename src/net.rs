@@ -5,6 +5,39 @@
 //! a port. What a connection is for is decided above, in `rpc`.
 
 pub mod alpn;
+mod error;
 pub mod identity;
+mod listener;
+mod load;
+mod stream;
+mod tls;
+mod verify;
 
+pub use error::TlsError;
+pub use error::describe_handshake;
 pub use identity::PeerIdentity;
+pub use listener::ListenError;
+pub use listener::listen;
+pub use stream::Guard;
+pub use stream::Stream;
+pub use tls::Tls;
+pub use tls::TlsClient;
+pub use tls::TlsSettings;
+pub use tls::TlsVersion;
+
+/// Makes aws-lc-rs the cryptography of every part that asks rustls for the process default. Can be called
+/// more than once.
+pub fn install_crypto_provider() {
+    // An error only says that there is a default already.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+}
+
+/// The name that a server's certificate must have to be reached as `node` of `datacenter`, and the SNI that
+/// mesh gateways route on. `domain` may end with a dot; no node, or `*`, means any server of the datacenter.
+pub fn server_name(node: &str, datacenter: &str, domain: &str) -> String {
+    let domain = domain.trim_matches('.');
+    match node {
+        "" | "*" => format!("server.{datacenter}.{domain}"),
+        node => format!("{node}.server.{datacenter}.{domain}"),
+    }
+}

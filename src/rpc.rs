@@ -7,13 +7,31 @@
 //!                                         \-> Incoming: raft, snapshots, gossip of other datacenters
 //! ```
 //!
-//! `codec` is the msgpack dialect of Go's net/rpc, `client` the calling side. Nothing here knows a method by
-//! name (but for the two that a peer without a certificate may call), nor what a body means.
+//! `codec` is the msgpack dialect of Go's net/rpc, `client` the calling side. `route` decides what a byte or a
+//! name means, without any I/O. Nothing here knows a method by name (but for the two that a peer without a
+//! certificate may call), nor what a body means.
 
+pub mod client;
 pub mod codec;
 pub mod error;
+mod limits;
+mod mux;
+mod route;
+mod server;
+mod session;
+mod wire;
 
+pub use client::ClientError;
+pub use client::Security;
+pub use client::Session;
+pub use client::Target;
 pub use error::RpcError;
+pub use limits::Limits;
+pub use mux::Incoming;
+pub use mux::Plugs;
+pub use route::Protocol;
+pub use server::ServerConfig;
+pub use server::serve;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -25,6 +43,9 @@ use crate::net::PeerIdentity;
 
 /// Largest msgpack value a peer may send in one request or reply, in bytes.
 pub const MAX_BODY: usize = 64 * 1024 * 1024;
+
+/// Yamux streams that may be open on one connection. A client agent has one per blocking query.
+const MAX_STREAMS: usize = 4096;
 
 /// What the caller's connection tells about it.
 #[derive(Debug, Clone)]
@@ -62,4 +83,15 @@ pub trait Handler: Clone + Send + Sync + 'static {
         method: &str,
         body: Bytes,
     ) -> impl Future<Output = Result<Bytes, RpcError>> + Send;
+}
+
+/// The yamux settings of both sides.
+fn yamux_config() -> yamux::Config {
+    /// What all streams of a connection may buffer: the protocol's 256 KiB each, and as much again for streams
+    /// that are fast over long distances.
+    const WINDOW: usize = 2 * MAX_STREAMS * yamux::DEFAULT_CREDIT as usize;
+    let mut config = yamux::Config::default();
+    config.set_max_connection_receive_window(Some(WINDOW));
+    config.set_max_num_streams(MAX_STREAMS);
+    config
 }

@@ -336,8 +336,8 @@ fn recorded_values_keep_their_bytes() {
                 Some(bytes.len())
             );
             let structs_sorted = sort_maps(&mut value);
-            if side == "response" {
-                assert!(structs_sorted, "{name}"); // Go sorts as we do; the recording client did not.
+            if side == "response" && name != "tls_ConnectCA.ConfigurationGet" {
+                assert!(structs_sorted, "{name}"); // Go sorts as we do; the recording client did not, and a CA configuration is a Go map.
             }
             assert_eq!(out.len(), bytes.len(), "{name}");
             assert_eq!(from_slice::<Value>(&out).unwrap(), value, "{name}");
