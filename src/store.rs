@@ -22,7 +22,8 @@ pub mod tables;
 pub mod watch;
 
 pub use command::{
-    Applied, ApplyError, CaCommand, Command, ConfigOp, FederationCommand, KvOp, Outcome, Topic,
+    Applied, ApplyError, CaCommand, CheckOp, Command, ConfigOp, FederationCommand, KvOp, Outcome,
+    Topic,
 };
 pub use snapshot::SnapshotError;
 pub use state::{Key, State};

@@ -2,8 +2,8 @@
 
 use crate::model::query::RegisterRequest;
 use crate::model::{
-    CaConfiguration, CaProviderState, CaRoot, CheckId, ConfigEntry, ConfigKind, Datacenter,
-    FederationState, Index, KvEntry, NodeName, ServiceId, ServiceKind,
+    CaConfiguration, CaProviderState, CaRoot, CheckId, CheckStatus, ConfigEntry, ConfigKind,
+    Datacenter, FederationState, Index, KvEntry, NodeName, ServiceId, ServiceKind,
 };
 use crate::store::state::Key;
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,35 @@ pub enum Command {
     Federation(FederationCommand),
     /// Writes what the Connect CA keeps.
     Ca(CaCommand),
+    /// Writes about checks that the leader runs.
+    Check(CheckOp),
+}
+
+/// Writes about checks that the leader runs. They are conditional, because the catalog may change while a check runs: a
+/// result never brings back a check that was removed meanwhile.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum CheckOp {
+    /// Sets status and output of a check. Answers whether the check exists.
+    Result {
+        /// The node the check is on.
+        node: NodeName,
+        /// The check.
+        check_id: CheckId,
+        /// What came out.
+        status: CheckStatus,
+        /// What the run said.
+        output: String,
+    },
+    /// Removes the service that a critical check belongs to, and the node if nothing else is on it. Answers whether: a
+    /// check that is not critical, or that changed after `modify_index`, stops it.
+    Reap {
+        /// The node the check is on.
+        node: NodeName,
+        /// The check.
+        check_id: CheckId,
+        /// The check's index the proposer read.
+        modify_index: Index,
+    },
 }
 
 /// Writes to the key/value store. The indexes of the entry given are ignored unless said otherwise.

@@ -169,6 +169,7 @@ impl Tx<'_> {
             Command::Config(op) => Ok(self.config(op)),
             Command::Federation(op) => self.federation(op),
             Command::Ca(op) => self.ca(op),
+            Command::Check(op) => self.check_op(op),
         }
     }
 }

@@ -309,3 +309,48 @@ async fn only_waiters_of_touched_topics_wake() {
     drop((web, db));
     assert_eq!(store.waiting(), 0);
 }
+
+#[test]
+fn a_check_result_brings_nothing_back_and_a_reap_takes_the_empty_node_along() {
+    let mut state = State::default();
+    let result = |status| {
+        Command::Check(CheckOp::Result {
+            node: "N1".into(),
+            check_id: "c".into(),
+            status,
+            output: "o".into(),
+        })
+    };
+    let reap = |index| {
+        Command::Check(CheckOp::Reap {
+            node: "n1".into(),
+            check_id: "c".into(),
+            modify_index: index,
+        })
+    };
+    let no = Ok(Outcome::Bool(false));
+    assert_eq!(
+        state.apply(1, &result(CheckStatus::Passing)).result,
+        no.clone()
+    );
+    assert_eq!(state.nodes().count(), 0);
+    let checks = vec![check("c", "web", CheckStatus::Critical)];
+    ok(&mut state, 2, &register("n1", Some(service("web")), checks));
+    ok(&mut state, 3, &register("n1", Some(service("db")), vec![]));
+    ok(&mut state, 4, &result(CheckStatus::Passing));
+    assert_eq!(state.check("n1", "c").unwrap().status, CheckStatus::Passing);
+    assert_eq!(state.apply(5, &reap(4)).result, no.clone());
+    let older = state.clone();
+    ok(&mut state, 6, &result(CheckStatus::Critical));
+    let changed = state.nodes_with_changed_checks(&older);
+    assert_eq!(changed.into_iter().collect::<Vec<_>>(), ["n1".into()]);
+    assert!(older.nodes_with_changed_checks(&older).is_empty());
+    assert_eq!(state.apply(7, &reap(4)).result, no);
+    ok(&mut state, 8, &reap(6));
+    assert!(state.service("n1", "web").is_none());
+    assert!(state.node("n1").is_some(), "db is still on it");
+    let checks = vec![check("c", "db", CheckStatus::Critical)];
+    ok(&mut state, 9, &register("n1", None, checks));
+    ok(&mut state, 10, &reap(9));
+    assert!(state.node("n1").is_none());
+}

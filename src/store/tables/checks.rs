@@ -1,13 +1,27 @@
 //! Checks of nodes and service instances.
 
 use crate::model::ids::Index;
-use crate::model::{CheckStatus, HealthCheck, ServiceName};
-use crate::store::command::{ApplyError, Topic};
+use crate::model::{CheckStatus, HealthCheck, NodeName, ServiceName};
+use crate::store::command::{ApplyError, CheckOp, Outcome, Topic};
 use crate::store::state::{IndexRow, Key, State, Tx};
 use crate::store::tables::{on_node, rows};
+use imbl::ordmap::DiffItem;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl State {
+    /// Nodes on which a check was added, changed or removed since `older`. Costs what changed, not what is stored.
+    pub fn nodes_with_changed_checks(&self, older: &Self) -> BTreeSet<Key> {
+        older
+            .checks
+            .diff(&self.checks)
+            .map(|item| match item {
+                DiffItem::Add(key, _) | DiffItem::Remove(key, _) => key.0.clone(),
+                DiffItem::Update { new, .. } => new.0.0.clone(),
+            })
+            .collect()
+    }
+
     /// Index of the checks by state.
     pub fn checks_index(&self) -> Index {
         self.row(&IndexRow::Checks)
@@ -51,6 +65,54 @@ impl State {
 }
 
 impl Tx<'_> {
+    pub(crate) fn check_op(&mut self, op: &CheckOp) -> Result<Outcome, ApplyError> {
+        match op {
+            CheckOp::Result {
+                node,
+                check_id,
+                status,
+                output,
+            } => {
+                let Some(old) = self.state.check(node.as_str(), check_id.as_str()) else {
+                    return Ok(Outcome::Bool(false));
+                };
+                let check = HealthCheck {
+                    status: *status,
+                    output: output.clone(),
+                    ..HealthCheck::clone(old)
+                };
+                self.ensure_check(&Key::of(node.shared()), &check)?;
+                Ok(Outcome::Bool(true))
+            }
+            CheckOp::Reap {
+                node,
+                check_id,
+                modify_index,
+            } => {
+                let check = self.state.check(node.as_str(), check_id.as_str());
+                let Some(check) = check.cloned().filter(|check| {
+                    check.status == CheckStatus::Critical
+                        && check.modify_index == *modify_index
+                        && !check.service_id.is_empty()
+                }) else {
+                    return Ok(Outcome::Bool(false));
+                };
+                self.reap(node, &check);
+                Ok(Outcome::Bool(true))
+            }
+        }
+    }
+
+    fn reap(&mut self, node: &NodeName, check: &HealthCheck) {
+        let key = Key::of(node.shared());
+        self.delete_service(&key, &Key::of(check.service_id.shared()));
+        let empty = on_node(&self.state.services, &key).next().is_none()
+            && on_node(&self.state.checks, &key).next().is_none();
+        if empty {
+            self.deregister(node, &Default::default(), &Default::default());
+        }
+    }
+
     pub(crate) fn ensure_check(
         &mut self,
         node: &Key,
