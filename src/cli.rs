@@ -12,6 +12,7 @@ mod connect;
 mod document;
 mod env;
 mod services;
+mod validate;
 mod version;
 
 use clap::CommandFactory;
@@ -46,6 +47,8 @@ enum Command {
     /// Register and deregister services
     #[command(subcommand)]
     Services(services::Args),
+    /// Check configuration files without starting anything
+    Validate(validate::Args),
     /// Print the version
     Version(version::Args),
 }
@@ -75,6 +78,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Config(args) => config_entry::run(&args),
         Command::Connect(args) => connect::run(args),
         Command::Services(args) => services::run(&args),
+        Command::Validate(args) => validate::run(args),
         Command::Version(args) => version::run(&args),
     }
 }

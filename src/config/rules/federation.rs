@@ -1,0 +1,200 @@
+//! Federation through mesh gateways: what it needs, and what it excludes (cases C006, C007, C012).
+
+use crate::config::rules::Check;
+
+const SWITCH: &str = "connect.enable_mesh_gateway_wan_federation";
+
+pub(super) fn check(check: &mut Check<'_>) {
+    if check.config.federation.through_gateways {
+        requirements(check);
+        advice(check);
+    }
+    primary_gateways(check);
+}
+
+fn requirements(check: &mut Check<'_>) {
+    let config = check.config;
+    if !config.connect.enabled {
+        let what = format!("'{SWITCH}=true' requires 'connect.enabled=true'");
+        check.refuse(SWITCH, what, "connect.enabled is false");
+    }
+    if !config.server {
+        check.refuse(
+            SWITCH,
+            format!("'{SWITCH} = true' requires 'server = true'"),
+            "server is false",
+        );
+    }
+    let name = &config.identity.node_name;
+    if name.contains('/') {
+        let what =
+            format!("'{SWITCH} = true' requires that 'node_name' not contain '/' characters");
+        check.refuse("node_name", what, format!("node_name is {name:?}"));
+    }
+    for (key, list) in [
+        ("start_join_wan", &config.join.start_wan),
+        ("retry_join_wan", &config.join.retry_wan),
+    ] {
+        if !list.is_empty() {
+            let what = format!("'{key}' is incompatible with '{SWITCH} = true'");
+            let remedy = format!(
+                "{key} is {list:?}; name the primary's gateways in primary_gateways instead"
+            );
+            check.refuse(key, what, remedy);
+        }
+    }
+    if config.ports.serf_wan.is_none() {
+        let what = format!("'{SWITCH} = true' requires 'ports.serf_wan'");
+        check.refuse(
+            "ports.serf_wan",
+            what,
+            "ports.serf_wan is off: give it a port, such as 8302",
+        );
+    }
+    let tls = &config.tls;
+    let missing = [
+        ("ca_file or ca_path", tls.has_ca()),
+        ("cert_file", tls.cert_file.is_some()),
+        ("key_file", tls.key_file.is_some()),
+    ];
+    let missing: Vec<_> = missing
+        .iter()
+        .filter(|(_, set)| !set)
+        .map(|(key, _)| *key)
+        .collect();
+    if !missing.is_empty() {
+        let what = format!("'{SWITCH} = true' requires a CA, a certificate and its key");
+        let remedy = format!(
+            "set {}; crossway tls ca create and tls cert create -server -node NAME make them",
+            missing.join(", ")
+        );
+        check.refuse(SWITCH, what, remedy);
+    }
+}
+
+fn advice(check: &mut Check<'_>) {
+    let config = check.config;
+    let name = &config.identity.node_name;
+    if !config.tls.verify_server_hostname {
+        let what = format!("'{SWITCH} = true' without 'verify_server_hostname = true'");
+        check.warn(
+            "verify_server_hostname",
+            what,
+            "inside the datacenter any certificate of the CA passes for a server",
+        );
+    }
+    if !config.identity.is_primary() && config.federation.primary_gateways.is_empty() {
+        let what = "a secondary datacenter without primary_gateways reaches the primary only from a state it already has";
+        check.warn(
+            "primary_gateways",
+            what,
+            "set primary_gateways to the WAN addresses of the primary's mesh gateways",
+        );
+    }
+    if name.contains('.') {
+        let what = format!(
+            "node_name {name:?} has a dot: servers of Consul 1.8 in other datacenters cannot send gossip to it"
+        );
+        check.warn(
+            "node_name",
+            what,
+            "take a name without dots if a Consul datacenter joins the federation",
+        );
+    }
+    if !name.split('.').all(is_label) {
+        let what = format!(
+            "node_name {name:?} is not made of DNS labels: certificates for it may be refused"
+        );
+        check.warn(
+            "node_name",
+            what,
+            "use lower-case letters, digits and dashes",
+        );
+    }
+}
+
+fn is_label(label: &str) -> bool {
+    let inner = label
+        .bytes()
+        .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-');
+    !label.is_empty()
+        && label.len() <= 63
+        && inner
+        && !label.starts_with('-')
+        && !label.ends_with('-')
+}
+
+fn primary_gateways(check: &mut Check<'_>) {
+    let config = check.config;
+    let gateways = &config.federation.primary_gateways;
+    if gateways.is_empty() {
+        return;
+    }
+    if !config.server {
+        let remedy = format!("primary_gateways is {gateways:?}, server is false");
+        check.refuse(
+            "primary_gateways",
+            "'primary_gateways' requires 'server = true'",
+            remedy,
+        );
+    }
+    if config.identity.is_primary() {
+        let what = "'primary_gateways' should only be configured in a secondary datacenter";
+        let remedy = format!(
+            "datacenter and primary_datacenter are both {:?}",
+            config.identity.datacenter
+        );
+        check.refuse("primary_gateways", what, remedy);
+    }
+    if !config.federation.through_gateways {
+        let what = format!("primary_gateways is set, but '{SWITCH}' is not true");
+        check.warn("primary_gateways", what, "the gateways are not used");
+    }
+    for (text, origin) in check.settings.texts_with_origin("primary_gateways") {
+        if let Err(remedy) = gateway_address(&text) {
+            let what = format!("primary_gateways: {text:?} is not an address");
+            check
+                .problems
+                .push(crate::config::Problem::new(origin, "primary_gateways", what).remedy(remedy));
+        }
+    }
+}
+
+/// `host:port`, `[v6]:port`, a host alone, or a discovery string; the error is a hint (case C018).
+fn gateway_address(text: &str) -> Result<(), String> {
+    let discovery = text.contains("provider=") || text.starts_with("exec=");
+    if discovery
+        || text.parse::<std::net::SocketAddr>().is_ok()
+        || text.parse::<std::net::IpAddr>().is_ok()
+    {
+        return Ok(());
+    }
+    let bracketed = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
+    if bracketed.is_some_and(|inner| inner.parse::<std::net::Ipv6Addr>().is_ok()) {
+        return Ok(());
+    }
+    if text.matches(':').count() > 1 {
+        return Err(
+            "an IPv6 address with a port needs brackets: \"[2001:db8::1]:8443\"".to_owned(),
+        );
+    }
+    let (host, port) = text
+        .split_once(':')
+        .map_or((text, None), |(host, port)| (host, Some(port)));
+    if port.is_some_and(|port| {
+        port.parse::<u16>().is_ok_and(|port| port == 0) || port.parse::<u16>().is_err()
+    }) {
+        return Err("the port must be 1 to 65535".to_owned());
+    }
+    let label = |label: &str| {
+        !label.is_empty()
+            && label
+                .bytes()
+                .all(|c| c.is_ascii_alphanumeric() || c == b'-' || c == b'_')
+    };
+    let name = host.strip_suffix('.').unwrap_or(host);
+    if !name.split('.').all(label) {
+        return Err("write host:port, such as \"gateway.example.com:8443\"".to_owned());
+    }
+    Ok(())
+}
