@@ -16,7 +16,7 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -332,6 +332,11 @@ fn head(digest: &[u8]) -> [u8; 16] {
     out
 }
 
+fn concat(parts: impl Iterator<Item = Bytes>) -> Bytes {
+    let parts: Vec<_> = parts.collect();
+    Bytes::from(parts.concat())
+}
+
 /// One difference between two sets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change<'a> {
@@ -356,6 +361,14 @@ pub struct ResourceSet {
     map: OrdMap<Arc<str>, Arc<Resource>>,
     /// Sum of the members' shares: independent of order, kept up to date in O(1) per change.
     hash: u128,
+    joined: Arc<Joined>,
+}
+
+/// The members' bytes one after another, made when the first stream needs all of them.
+#[derive(Default)]
+struct Joined {
+    delta: OnceLock<Bytes>,
+    sotw: OnceLock<Bytes>,
 }
 
 impl ResourceSet {
@@ -384,6 +397,23 @@ impl ResourceSet {
         self.hash == other.hash && self.len() == other.len()
     }
 
+    /// Whether both are the same value in memory, which tells more than [`Self::same`]: holding one holds the other.
+    pub fn shares(&self, other: &Self) -> bool {
+        self.map.ptr_eq(&other.map)
+    }
+
+    /// All [`Resource::delta_field`]s in one piece that all streams share.
+    pub fn joined_delta(&self) -> Bytes {
+        let join = || concat(self.iter().map(|resource| resource.delta_field()));
+        self.joined.delta.get_or_init(join).clone()
+    }
+
+    /// All [`Resource::sotw_field`]s in one piece that all streams share.
+    pub fn joined_sotw(&self) -> Bytes {
+        let join = || concat(self.iter().map(|resource| resource.sotw_field()));
+        self.joined.sotw.get_or_init(join).clone()
+    }
+
     /// The resource with this name.
     pub fn get(&self, name: &str) -> Option<&Arc<Resource>> {
         self.map.get(name)
@@ -408,6 +438,7 @@ impl ResourceSet {
         }
         let without = self.hash.wrapping_sub(old.unwrap_or_default());
         self.hash = without.wrapping_add(resource.share);
+        self.forget_joined();
         self.map.insert(Arc::clone(&resource.name), resource);
         false
     }
@@ -416,7 +447,15 @@ impl ResourceSet {
     pub fn remove(&mut self, name: &str) -> Option<Arc<Resource>> {
         let old = self.map.remove(name)?;
         self.hash = self.hash.wrapping_sub(old.share);
+        self.forget_joined();
         Some(old)
+    }
+
+    fn forget_joined(&mut self) {
+        let joined = Arc::get_mut(&mut self.joined);
+        if joined.is_none_or(|j| j.delta.get().is_some() || j.sotw.get().is_some()) {
+            self.joined = Arc::default();
+        }
     }
 
     /// The set that holds exactly `next`, sharing with this one all that is equal.

@@ -107,3 +107,18 @@ fn type_urls_round_trip() {
     }
     assert_eq!(ResourceType::from_url("type.googleapis.com/x"), None);
 }
+
+#[test]
+fn joined_bytes_are_shared_and_follow_changes() {
+    let one = set(&[("a", "1"), ("b", "2")]);
+    let mut two = one.clone();
+    let bytes = one.joined_delta();
+    assert_eq!(bytes.as_ptr(), two.joined_delta().as_ptr());
+    two.put(named("b", "3"));
+    assert_ne!(two.joined_delta(), bytes);
+    assert_eq!(one.joined_delta(), bytes);
+    let both = DiscoveryResponse::decode(two.joined_sotw()).unwrap();
+    assert_eq!(both.resources.len(), 2);
+    two.put(named("b", "2"));
+    assert_eq!(two.joined_delta(), bytes);
+}
