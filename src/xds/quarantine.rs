@@ -85,9 +85,9 @@ impl Quarantine {
         });
     }
 
-    /// The client took `resource`.
-    pub fn accepted(&mut self, resource: &Resource) {
-        self.refused.remove(resource.name());
+    /// The client took the resource with this name, or asks for it again: nothing is held against it any more.
+    pub fn release(&mut self, name: &str) {
+        self.refused.remove(name);
     }
 
     /// The client refused a response that carried `puts` (in the order of names). Gives those that are now refused.

@@ -162,7 +162,7 @@ impl Subscription {
             if let Item::Put(resource) = &item
                 && !self.quarantine.is_empty()
             {
-                self.quarantine.accepted(resource);
+                self.quarantine.release(resource.name());
             }
             if counts {
                 self.holds(item);
@@ -189,16 +189,18 @@ impl Subscription {
         if pending.search {
             self.quarantine.next_group();
         }
-        let mut puts = Vec::new();
-        for (item, _) in pending.items {
-            match item {
-                // Applied or not: Envoy refuses a response as a whole, but may have applied parts of it.
-                Item::Put(resource) => {
-                    self.doubt(resource.name());
-                    puts.push(resource);
-                }
-                // A removal is never the reason, and telling it again would only repeat the refusal.
-                gone @ Item::Gone(_) => self.holds(gone),
+        let puts = pending.items.iter().filter_map(|(item, _)| match item {
+            Item::Put(resource) => Some(Arc::clone(resource)),
+            Item::Gone(_) => None,
+        });
+        let puts: Vec<_> = puts.collect();
+        for (item, counts) in pending.items {
+            // Applied or not: Envoy refuses a response as a whole, but may have applied parts of it. Only a response
+            // of nothing but removals is not repeated: that could be refused for ever.
+            if !puts.is_empty() {
+                self.doubt(item.name());
+            } else if counts {
+                self.holds(item);
             }
         }
         self.quarantine.nack(now, &puts, detail)
@@ -227,6 +229,7 @@ impl Subscription {
     /// The client subscribes to `name`: it must get an answer, whatever it was told before.
     pub fn subscribe(&mut self, name: &Arc<str>) {
         self.ledger.update(name, |entry| entry.named = true);
+        self.quarantine.release(name);
         if self.ledger.entry(name).held == Held::Nothing {
             self.overtake(name);
         } else {

@@ -2,3 +2,4 @@
 
 mod architecture;
 mod support;
+mod xds_session;
