@@ -5,7 +5,7 @@
 //! listeners for metrics and readiness). Everything else reaches Envoy by xDS.
 //!
 //! Invariants: the same options give the same bytes; every text is a JSON value, never pasted into one; nothing that
-//! Envoy 1.40 calls deprecated is used.
+//! Envoy 1.40 calls deprecated is used (but the section `tracing`, when the proxy's configuration has one).
 
 mod control_plane;
 mod listeners;

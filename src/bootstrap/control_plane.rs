@@ -18,7 +18,7 @@ const KEEPALIVE_TIMEOUT: &str = "5s";
 
 /// The static cluster.
 pub(super) fn cluster(plane: &ControlPlane) -> Result<Value, Error> {
-    let kind = cluster_type(&plane.endpoints)?;
+    let by_name = looks_up_names(&plane.endpoints)?;
     let endpoints: Vec<_> = plane
         .endpoints
         .iter()
@@ -26,7 +26,6 @@ pub(super) fn cluster(plane: &ControlPlane) -> Result<Value, Error> {
         .collect();
     let mut cluster = json!({
         "name": CLUSTER,
-        "type": kind,
         "connect_timeout": "1s",
         "ignore_health_on_host_removal": false,
         "typed_extension_protocol_options": {
@@ -40,13 +39,10 @@ pub(super) fn cluster(plane: &ControlPlane) -> Result<Value, Error> {
         },
         "load_assignment": { "cluster_name": CLUSTER, "endpoints": [{ "lb_endpoints": endpoints }] },
     });
-    if kind == "STRICT_DNS" {
-        set(
-            &mut cluster,
-            "dns_lookup_family",
-            Some("V4_PREFERRED".into()),
-        );
-        set(&mut cluster, "respect_dns_ttl", Some(true.into()));
+    if by_name {
+        set(&mut cluster, "cluster_type", Some(dns_cluster()));
+    } else {
+        set(&mut cluster, "type", Some("STATIC".into()));
     }
     set(
         &mut cluster,
@@ -56,15 +52,27 @@ pub(super) fn cluster(plane: &ControlPlane) -> Result<Value, Error> {
     Ok(cluster)
 }
 
-fn cluster_type(endpoints: &[Endpoint]) -> Result<&'static str, Error> {
+/// Whether Envoy has to look up names.
+fn looks_up_names(endpoints: &[Endpoint]) -> Result<bool, Error> {
     let sockets = endpoints.iter().filter(|e| matches!(e, Endpoint::Unix(_)));
     match (endpoints.len(), sockets.count()) {
         (0, _) => Err(Error::NoEndpoint),
-        (1, 1) => Ok("STATIC"),
-        (_, 1..) => Err(Error::MixedEndpoints),
-        _ if endpoints.iter().any(|e| matches!(e, Endpoint::Dns(..))) => Ok("STRICT_DNS"),
-        _ => Ok("STATIC"),
+        (2.., 1..) => Err(Error::MixedEndpoints),
+        _ => Ok(endpoints.iter().any(|e| matches!(e, Endpoint::Dns(..)))),
     }
+}
+
+/// Every address behind the names is an endpoint of its own, looked up again when its record expires.
+fn dns_cluster() -> Value {
+    json!({
+        "name": "envoy.cluster.dns",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.clusters.dns.v3.DnsCluster",
+            "dns_lookup_family": "V4_PREFERRED",
+            "respect_dns_ttl": true,
+            "all_addresses_in_single_endpoint": false,
+        },
+    })
 }
 
 fn address(endpoint: &Endpoint) -> Value {

@@ -10,6 +10,7 @@ use anyhow::Context;
 use anyhow::bail;
 use serde_json::Map;
 use serde_json::Value;
+use std::fmt;
 
 /// Check that every node with a server or client agent has.
 const AGENT_CHECK: &str = "serfHealth";
@@ -25,6 +26,12 @@ pub(crate) struct Proxy {
     pub(crate) service: String,
     /// The registration's own configuration.
     pub(crate) config: Map<String, Value>,
+}
+
+impl fmt::Display for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on node {}", self.id, self.node)
+    }
 }
 
 /// What `/v1/agent/self` says; nothing if the token may not read it.
@@ -98,13 +105,12 @@ pub(crate) async fn proxy(
     }
     let mut seen: Vec<Proxy> = Vec::new();
     for (kind, proxy) in found {
-        if kind != MESH_GATEWAY {
-            bail!(
-                "service {:?} on node {:?} is not a Connect proxy or gateway that this version configures: \
-                 its kind is {kind:?}, and only {MESH_GATEWAY:?} is supported",
-                proxy.id,
-                proxy.node
-            );
+        match kind.as_str() {
+            MESH_GATEWAY => {}
+            "" => bail!("service is not a Connect proxy or gateway: {proxy}"),
+            kind => {
+                bail!("{proxy} has the kind {kind:?}; this version configures mesh gateways only")
+            }
         }
         if !seen
             .iter()
@@ -123,7 +129,7 @@ fn choose(mut found: Vec<Proxy>, plan: &Plan, hosts: &[String]) -> anyhow::Resul
     }
     let names = found
         .iter()
-        .map(|proxy| format!("{} on node {}", proxy.id, proxy.node))
+        .map(ToString::to_string)
         .collect::<Vec<_>>()
         .join(", ");
     match (found.len(), &plan.proxy_id) {
