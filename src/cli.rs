@@ -11,7 +11,9 @@ mod config_entry;
 mod connect;
 mod document;
 mod env;
+mod rpc;
 mod services;
+mod tls;
 mod validate;
 mod version;
 
@@ -44,9 +46,14 @@ enum Command {
     /// Run Envoy as a gateway
     #[command(subcommand)]
     Connect(connect::Args),
+    /// Call a method on a server's RPC port
+    Rpc(rpc::Args),
     /// Register and deregister services
     #[command(subcommand)]
     Services(services::Args),
+    /// Create the certificates of servers and clients
+    #[command(subcommand)]
+    Tls(tls::Args),
     /// Check configuration files without starting anything
     Validate(validate::Args),
     /// Print the version
@@ -77,7 +84,9 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Config(args) => config_entry::run(&args),
         Command::Connect(args) => connect::run(args),
+        Command::Rpc(args) => rpc::run(&args),
         Command::Services(args) => services::run(&args),
+        Command::Tls(args) => tls::run(&args),
         Command::Validate(args) => validate::run(args),
         Command::Version(args) => version::run(&args),
     }

@@ -9,6 +9,8 @@ use serde::Serializer;
 use serde::de;
 use serde::ser::SerializeMap;
 
+use crate::rpc::codec::Error;
+
 /// A msgpack value of any shape, for what is passed on or shown without being understood.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
@@ -73,6 +75,39 @@ impl Value {
         }
     }
 
+    /// The reverse of [`Value::to_json`], so also takes `{"hex": "..."}` for bytes.
+    ///
+    /// # Errors
+    /// When such hex digits are none.
+    pub fn from_json(json: &serde_json::Value) -> Result<Self, Error> {
+        Ok(match json {
+            serde_json::Value::Null => Value::Nil,
+            serde_json::Value::Bool(v) => Value::Bool(*v),
+            serde_json::Value::Number(number) => match (number.as_u64(), number.as_i64()) {
+                (Some(v), _) => Value::Uint(v),
+                (None, Some(v)) => Value::Int(v),
+                (None, None) => Value::F64(number.as_f64().unwrap_or_default()),
+            },
+            serde_json::Value::String(text) => Value::Raw(text.as_bytes().into()),
+            serde_json::Value::Array(items) => {
+                let items = items.iter().map(Value::from_json);
+                Value::Array(items.collect::<Result<_, _>>()?)
+            }
+            serde_json::Value::Object(object) => match object.get("hex") {
+                Some(serde_json::Value::String(digits)) if object.len() == 1 => {
+                    Value::Raw(from_hex(digits)?)
+                }
+                _ => {
+                    let pairs = object.iter().map(|(key, value)| {
+                        let key = Value::Raw(key.as_bytes().into());
+                        Ok((key, Value::from_json(value)?))
+                    });
+                    Value::Map(pairs.collect::<Result<_, Error>>()?)
+                }
+            },
+        })
+    }
+
     fn to_key(&self) -> String {
         match self {
             Value::Raw(raw) => String::from_utf8_lossy(raw).into_owned(),
@@ -83,6 +118,18 @@ impl Value {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn from_hex(digits: &str) -> Result<Vec<u8>, Error> {
+    let bad = || Error::Custom(format!("{digits:?} are no hex digits"));
+    let pair = |pair: &[u8]| {
+        let text = std::str::from_utf8(pair).map_err(|_| bad())?;
+        u8::from_str_radix(text, 16).map_err(|_| bad())
+    };
+    if !digits.len().is_multiple_of(2) {
+        return Err(bad());
+    }
+    digits.as_bytes().chunks(2).map(pair).collect()
 }
 
 impl Serialize for Value {
