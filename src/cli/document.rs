@@ -1,10 +1,11 @@
-//! Files that commands take as input: JSON, or `-` for standard input.
+//! Files that commands take as input: HCL or JSON, or `-` for standard input.
 
+use crate::config::hcl;
 use anyhow::Context;
+use anyhow::anyhow;
 use anyhow::bail;
 use serde_json::Value;
 use std::io::Read;
-use std::path::Path;
 
 /// Largest file that is read, in bytes; definitions are a few kilobytes.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
@@ -31,11 +32,8 @@ pub(crate) fn read(path: &str) -> anyhow::Result<Value> {
 }
 
 fn parse(path: &str, text: &str) -> anyhow::Result<Value> {
-    let is_json = Path::new(path).extension().is_some_and(|end| end == "json");
-    if is_json || text.trim_start().starts_with(['{', '[']) {
-        return serde_json::from_str(text).with_context(|| format!("{path:?} is not valid JSON"));
-    }
-    bail!("{path:?} is not JSON")
+    let tree = hcl::parse(text).map_err(|error| anyhow!("{path:?}: {error}"))?;
+    Ok(tree.to_json())
 }
 
 /// The value of `object`'s key `name`, in any of the spellings `name`, `Name`, `service_name` or `ServiceName`.
@@ -68,9 +66,18 @@ mod tests {
     }
 
     #[test]
+    fn hcl_and_json_say_the_same() {
+        let hcl = "service { name = \"web\" port = 80 }\nservice { name = \"db\" }";
+        let json = r#"{"service": [{"name": "web", "port": 80}, {"name": "db"}]}"#;
+        let expected = json!({"service": [{"name": "web", "port": 80}, {"name": "db"}]});
+        assert_eq!(parse("a.hcl", hcl).unwrap(), expected);
+        assert_eq!(parse("a.json", json).unwrap(), expected);
+    }
+
+    #[test]
     fn what_cannot_be_read_is_named() {
-        let error = parse("web.json", "{").unwrap_err().to_string();
-        assert_eq!(error, "\"web.json\" is not valid JSON");
+        let error = parse("web.hcl", "a = \nb =").unwrap_err().to_string();
+        assert!(error.starts_with("\"web.hcl\": "), "{error}");
         let error = read("/nonexistent.json").unwrap_err().to_string();
         assert_eq!(error, "cannot read \"/nonexistent.json\"");
     }

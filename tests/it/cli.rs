@@ -177,6 +177,37 @@ fn bootstrap_prints_json_alone() {
     );
 }
 
+#[test]
+fn addresses_may_be_templates() {
+    let server = FakeServer::usual();
+    let address = r#"-address={{ GetInterfaceIP "lo" }}:8443"#;
+    let output = run(
+        &server,
+        &[
+            "connect",
+            "envoy",
+            "-gateway=mesh",
+            "-register",
+            "-bootstrap",
+            address,
+        ],
+    );
+    assert!(output.status.success(), "{output:?}");
+    let registered = server.bodies("PUT /v1/catalog/register");
+    assert_eq!(registered[0]["Service"]["Address"], "127.0.0.1");
+    let output = run(
+        &server,
+        &[
+            "connect",
+            "envoy",
+            "-gateway=mesh",
+            "-register",
+            "-address={{ Nope }}",
+        ],
+    );
+    check_failure(&output, "-address \"{{ Nope }}\"");
+}
+
 /// Case C110: the scheme of the HTTP address says nothing about gRPC, and TLS needs a CA.
 #[test]
 fn tls_follows_the_grpc_address() {

@@ -19,6 +19,8 @@ use crate::cli::connect::targets;
 use crate::cli::connect::targets::ServerInfo;
 use crate::cli::connect::targets::Targets;
 use crate::cli::env;
+use crate::config::host::Host;
+use crate::config::template;
 use anyhow::Context;
 use anyhow::bail;
 use serde_json::Map;
@@ -46,7 +48,8 @@ struct Registration {
 
 /// Runs `connect envoy`.
 pub(crate) fn run(flags: &EnvoyFlags) -> anyhow::Result<ExitCode> {
-    let plan = flags.plan(&|text| Ok(text.to_owned()))?;
+    let host = Host::gather();
+    let plan = flags.plan(&|text| template::render(text, &host))?;
     block_on(run_async(flags, &plan))
 }
 
