@@ -1,0 +1,271 @@
+//! The handle that everybody else holds.
+
+use crate::consensus::batch::Waiting;
+use crate::consensus::config::raft_id;
+use crate::consensus::entry::{CodecError, Sealed};
+use crate::consensus::error::{Error, ProposeError};
+use crate::consensus::log_store::LogStore;
+use crate::consensus::machine::blocking;
+use crate::consensus::role::Role;
+use crate::consensus::stats::RaftStats;
+use crate::consensus::transport::{TransportError, receive};
+use crate::consensus::types::{Peer, Raft};
+use crate::consensus::verify::Asker;
+use crate::model::{Index, NodeId};
+use crate::store::{Command, Outcome, Store};
+use bytes::Bytes;
+use openraft::{ChangeMembers, LogIdOptionExt};
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+/// How long a snapshot asked for by hand may take.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// An acknowledged write: it is on the disks of a quorum and in the state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Its Raft index. Writes that were committed together share it.
+    pub index: Index,
+    /// What it came to.
+    pub outcome: Outcome,
+}
+
+/// Raft on this server. Cloning it shares it.
+#[derive(Clone)]
+pub struct Consensus {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) id: u64,
+    pub(crate) propose_timeout: Duration,
+    pub(crate) raft: Raft,
+    pub(crate) log: LogStore,
+    pub(crate) store: Store,
+    pub(crate) role: watch::Receiver<Role>,
+    pub(crate) proposals: mpsc::Sender<Waiting>,
+    pub(crate) askers: mpsc::Sender<Asker>,
+    /// When the leader was last heard.
+    pub(crate) contact: Mutex<Option<Instant>>,
+    pub(crate) tasks: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl Consensus {
+    pub(crate) fn new(inner: Inner) -> Self {
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// The state that Raft writes.
+    pub fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    /// Writes a command. When this returns it is on the disks of a quorum, applied and published. Proposals that wait at
+    /// the same time share one log entry and its index; no reader sees a part of them.
+    ///
+    /// # Errors
+    /// [`ProposeError`] says whether nothing was written or the outcome is unknown.
+    pub async fn propose(&self, command: Command) -> Result<Written, ProposeError> {
+        let command = Sealed::new(command).map_err(|error| match error {
+            CodecError::TooLarge { size, limit } => ProposeError::TooLarge { size, limit },
+            other => ProposeError::Storage(other.to_string()),
+        })?;
+        let (answer, written) = oneshot::channel();
+        let ask = async {
+            let waiting = Waiting { command, answer };
+            let sent = self.inner.proposals.send(waiting).await;
+            sent.map_err(|_| ProposeError::Shutdown)?;
+            written.await.map_err(|_| ProposeError::Shutdown)?
+        };
+        tokio::time::timeout(self.inner.propose_timeout, ask)
+            .await
+            .unwrap_or(Err(ProposeError::Unknown))
+    }
+
+    /// This server's role; the receiver is told of every change.
+    pub fn role(&self) -> watch::Receiver<Role> {
+        self.inner.role.clone()
+    }
+
+    /// Who leads, this server included.
+    pub fn leader(&self) -> Option<Peer> {
+        let metrics = self.inner.raft.server_metrics();
+        let metrics = metrics.borrow();
+        let membership = metrics.membership_config.membership();
+        let leader = match &*self.inner.role.borrow() {
+            Role::Leader { .. } => self.inner.id,
+            Role::Follower { leader } => return leader.clone(),
+            Role::Candidate | Role::Stopped { .. } => return None,
+        };
+        membership.get_node(&leader).cloned()
+    }
+
+    /// All servers of the membership, and whether each votes.
+    pub fn peers(&self) -> Vec<(Peer, bool)> {
+        let metrics = self.inner.raft.server_metrics();
+        let metrics = metrics.borrow();
+        let membership = metrics.membership_config.membership();
+        let voters: BTreeSet<u64> = membership.voter_ids().collect();
+        let nodes = membership.nodes();
+        nodes
+            .map(|(id, peer)| (peer.clone(), voters.contains(id)))
+            .collect()
+    }
+
+    /// Since the leader was heard of; zero on the leader, `None` if never.
+    pub fn last_contact(&self) -> Option<Duration> {
+        if self.inner.role.borrow().is_leader() {
+            return Some(Duration::ZERO);
+        }
+        let heard = *self.inner.contact.lock();
+        heard.map(|heard| heard.elapsed())
+    }
+
+    /// Waits until everything committed before this call is applied here, and answers up to which index. Works on the
+    /// leader alone.
+    ///
+    /// # Errors
+    /// If this server does not lead, or no quorum confirms that it does.
+    pub async fn barrier(&self) -> Result<Index, ProposeError> {
+        let (asker, answer) = oneshot::channel();
+        let ask = async {
+            let sent = self.inner.askers.send(asker).await;
+            sent.map_err(|_| ProposeError::Shutdown)?;
+            answer.await.map_err(|_| ProposeError::Shutdown)?
+        };
+        tokio::time::timeout(self.inner.propose_timeout, ask)
+            .await
+            .unwrap_or(Err(ProposeError::NoQuorum))
+    }
+
+    /// Has a quorum confirm that this server leads, for a consistent read. One question serves all who ask meanwhile.
+    ///
+    /// # Errors
+    /// As [`Consensus::barrier`].
+    pub async fn verify_leader(&self) -> Result<(), ProposeError> {
+        self.barrier().await.map(|_| ())
+    }
+
+    /// Figures for `/v1/agent/self` and `Status.RaftStats`.
+    pub fn stats(&self) -> RaftStats {
+        let metrics = self.inner.raft.metrics().borrow().clone();
+        let peers = self.peers();
+        let id = self.inner.id;
+        let last_log = self.inner.log.last();
+        let fault = self.inner.log.fault();
+        let fault = fault.borrow();
+        RaftStats {
+            state: self.inner.role.borrow().as_str(),
+            term: metrics.current_term,
+            last_log_index: last_log.index().unwrap_or(0),
+            last_log_term: last_log.map_or(0, |log_id| log_id.leader_id.term),
+            commit_index: self.inner.log.committed().index().unwrap_or(0),
+            applied_index: metrics.last_applied.index().unwrap_or(0),
+            last_snapshot_index: metrics.snapshot.index().unwrap_or(0),
+            last_snapshot_term: metrics.snapshot.map_or(0, |log_id| log_id.leader_id.term),
+            num_peers: metrics
+                .membership_config
+                .voter_ids()
+                .filter(|voter| *voter != id)
+                .count(),
+            peers,
+            configuration_index: metrics.membership_config.log_id().index().unwrap_or(0),
+            last_contact: self.last_contact(),
+            last_fsync: self.inner.log.last_fsync(),
+            disk_fault: fault.as_ref().map(|fault| fault.text.clone()),
+        }
+    }
+
+    /// Writes a snapshot of the present state and answers its index.
+    ///
+    /// # Errors
+    /// If Raft has ended or the disk does not take it in time.
+    pub async fn snapshot(&self) -> Result<Index, Error> {
+        let raft = &self.inner.raft;
+        let applied = raft.metrics().borrow().last_applied;
+        if raft.metrics().borrow().snapshot < applied {
+            let asked = raft.trigger().snapshot().await;
+            asked.map_err(|error| Error::Raft(error.to_string()))?;
+        }
+        let done = raft
+            .wait(Some(SNAPSHOT_TIMEOUT))
+            .metrics(|metrics| metrics.snapshot >= applied, "snapshot")
+            .await
+            .map_err(|error| Error::Raft(error.to_string()))?;
+        Ok(done.snapshot.index().unwrap_or(0))
+    }
+
+    /// Adds a server: first without a vote until it has caught up, then with one. Works on the leader alone.
+    ///
+    /// # Errors
+    /// If this server does not lead or another change is under way.
+    pub async fn add_server(&self, peer: Peer) -> Result<(), Error> {
+        let id = raft_id(&peer.id)?;
+        let raft = &self.inner.raft;
+        raft.add_learner(id, peer, true)
+            .await
+            .map_err(|error| Error::Raft(error.to_string()))?;
+        raft.change_membership(ChangeMembers::AddVoterIds(BTreeSet::from([id])), true)
+            .await
+            .map_err(|error| Error::Raft(error.to_string()))?;
+        Ok(())
+    }
+
+    /// Removes a server from the membership. Works on the leader alone.
+    ///
+    /// # Errors
+    /// If this server does not lead or another change is under way.
+    pub async fn remove_server(&self, id: &NodeId) -> Result<(), Error> {
+        let id = raft_id(id)?;
+        let change = ChangeMembers::RemoveVoters(BTreeSet::from([id]));
+        let raft = &self.inner.raft;
+        raft.change_membership(change, false)
+            .await
+            .map_err(|error| Error::Raft(error.to_string()))?;
+        Ok(())
+    }
+
+    /// Serves a request that a peer's [`Transport`](crate::consensus::Transport) brought.
+    ///
+    /// # Errors
+    /// If the bytes are no request.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the shell notes when the leader was heard; no decision reads it"
+    )]
+    pub async fn receive(&self, request: Bytes) -> Result<Bytes, TransportError> {
+        let received = receive(&self.inner.raft, self.inner.id, &request).await?;
+        if received.from_leader {
+            *self.inner.contact.lock() = Some(Instant::now());
+        }
+        Ok(received.reply)
+    }
+
+    /// Ends Raft here and closes the files. Other clones of the handle answer with an error from then on.
+    ///
+    /// # Errors
+    /// If a task of Raft panicked.
+    pub async fn shutdown(self) -> Result<(), Error> {
+        self.inner.log.give_up();
+        let ended = self.inner.raft.shutdown().await;
+        let log = self.inner.log.clone();
+        blocking(move || {
+            log.close();
+            Ok(())
+        })
+        .await?;
+        ended.map_err(|error| Error::Raft(error.to_string()))
+    }
+}

@@ -1,0 +1,191 @@
+//! Starting: the directory is locked and checked, the state rebuilt, Raft started.
+
+use crate::consensus::batch::Batcher;
+use crate::consensus::config::{Config, raft_id};
+use crate::consensus::disk::{Disk, lock_dir, open_file};
+use crate::consensus::error::Error;
+use crate::consensus::handle::{Consensus, Inner};
+use crate::consensus::log_store::LogStore;
+use crate::consensus::machine::{Keep, Machine, blocking};
+use crate::consensus::role::{Role, role};
+use crate::consensus::snapshots::Snapshots;
+use crate::consensus::transport::{Alone, Network, Transport};
+use crate::consensus::types::{Peer, Raft, StoredMembership};
+use crate::consensus::verify::Verifier;
+use crate::model::NodeId;
+use crate::store::Store;
+use openraft::ChangeMembers;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::sync::watch;
+use tracing::Instrument;
+
+impl Consensus {
+    /// Opens the state in `data_dir`, or an empty one, and starts Raft. A server that is the only voter has its whole
+    /// state when this returns, and leads a moment later.
+    ///
+    /// # Errors
+    /// If a setting is out of range, or the directory is locked, another node's, damaged or not writable.
+    pub async fn open(config: Config) -> Result<Self, Error> {
+        let id = raft_id(&config.node_id)?;
+        let settings = Arc::new(config.raft()?);
+        let store = Store::default();
+        let (log, machine) = match config.data_dir.clone() {
+            None => {
+                let keep = Keep::Memory(Arc::default());
+                (LogStore::in_memory(), Machine::new(store.clone(), keep))
+            }
+            Some(dir) => {
+                let (node, store) = (config.node_id.clone(), store.clone());
+                blocking(move || load(&dir.join("raft"), &node, store)).await?
+            }
+        };
+        let membership = effective_membership(&log, &machine)?;
+        let alone = membership.voter_ids().eq([id]);
+        if alone {
+            log.commit_all();
+        }
+        let transport: Arc<dyn Transport> = match &config.transport {
+            Some(transport) => transport.clone(),
+            None => Arc::new(Alone),
+        };
+        let led = log.vote_is_won_by(id);
+        let raft = Raft::new(id, settings, Network(transport), log.clone(), machine)
+            .await
+            .map_err(|error| Error::Raft(error.to_string()))?;
+        begin(&raft, id, &config, alone && !led).await?;
+        let span = tracing::info_span!("raft", node = %config.node_name);
+        Ok(assemble(id, config, raft, log, store, span))
+    }
+}
+
+/// Forms a datacenter of one, or has the only voter elect itself without waiting for a timeout.
+async fn begin(raft: &Raft, id: u64, config: &Config, elect: bool) -> Result<(), Error> {
+    let failed = |error: &dyn std::fmt::Display| Error::Raft(error.to_string());
+    let initialized = raft.is_initialized().await.map_err(|e| failed(&e))?;
+    if !initialized && config.bootstrap {
+        let members = BTreeMap::from([(id, config.peer())]);
+        raft.initialize(members).await.map_err(|e| failed(&e))?;
+    } else if elect {
+        raft.trigger().elect().await.map_err(|e| failed(&e))?;
+    }
+    Ok(())
+}
+
+/// Reads the directory. Nothing in it is changed unless all of it makes sense.
+fn load(dir: &Path, node: &NodeId, store: Store) -> Result<(LogStore, Machine), Error> {
+    let lock = lock_dir(dir)?;
+    let snapshots = Snapshots::open(dir)?;
+    let disk = Disk::open(dir, lock, node, snapshots.is_empty()?, open_file)?;
+    let contents = disk.load()?;
+    let mut machine = Machine::new(store, Keep::Files(snapshots.clone()));
+    if let Some((path, meta, state)) = snapshots.newest()? {
+        machine
+            .restore(&meta, &state)
+            .map_err(|detail| Error::damaged(&path, detail))?;
+    }
+    let purged = contents.purged.map(|log_id| log_id.index);
+    if purged > machine.applied().map(|log_id| log_id.index) {
+        let begins = purged.map_or(0, |index| index + 1);
+        let detail = format!(
+            "the log begins at entry {begins}, and there is no snapshot of what was before"
+        );
+        return Err(Error::damaged(&dir.join("snapshots"), detail));
+    }
+    Ok((LogStore::on_disk(disk, contents), machine))
+}
+
+fn effective_membership(log: &LogStore, machine: &Machine) -> Result<StoredMembership, Error> {
+    let in_log = log
+        .membership()
+        .map_err(|error| Error::Raft(error.to_string()))?;
+    Ok(in_log.unwrap_or_else(|| machine.membership().clone()))
+}
+
+fn assemble(
+    id: u64,
+    config: Config,
+    raft: Raft,
+    log: LogStore,
+    store: Store,
+    span: tracing::Span,
+) -> Consensus {
+    let now = role(&raft.server_metrics().borrow());
+    let (tell, role) = watch::channel(now);
+    let watcher = follow_role(raft.clone(), id, config.peer(), tell).instrument(span.clone());
+    let (batcher, proposals) = Batcher::new(raft.clone(), role.clone(), log.fault());
+    let (verifier, askers) = Verifier::new(raft.clone(), role.clone(), log.fault());
+    let tasks = vec![
+        tokio::spawn(watcher),
+        tokio::spawn(batcher.run().instrument(span.clone())),
+        tokio::spawn(verifier.run().instrument(span)),
+    ];
+    Consensus::new(Inner {
+        id,
+        propose_timeout: config.propose_timeout,
+        raft,
+        log,
+        store,
+        role,
+        proposals,
+        askers,
+        contact: parking_lot::Mutex::new(None),
+        tasks,
+    })
+}
+
+/// Tells the role whenever it changes, until Raft ends.
+async fn follow_role(raft: Raft, id: u64, me: Peer, tell: watch::Sender<Role>) {
+    let mut server = raft.server_metrics();
+    let mut before = None;
+    loop {
+        let now = role(&server.borrow_and_update());
+        if before.as_ref() != Some(&now) {
+            tracing::info!(role = now.as_str(), "raft role");
+            count(&now);
+            tell.send_replace(now.clone());
+            if now.is_leader() {
+                announce_address(&raft, id, &me).await;
+            }
+            before = Some(now);
+        }
+        if server.changed().await.is_err() {
+            break;
+        }
+    }
+    let ended = raft.metrics().borrow().running_state.clone();
+    let reason = match ended {
+        Ok(()) => "raft ended".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    tracing::info!(reason, "raft ended");
+    tell.send_replace(Role::Stopped { reason });
+}
+
+fn count(role: &Role) {
+    match role {
+        Role::Leader { .. } => metrics::counter!("raft.state.leader").increment(1),
+        Role::Candidate => metrics::counter!("raft.state.candidate").increment(1),
+        Role::Follower { .. } => metrics::counter!("raft.state.follower").increment(1),
+        Role::Stopped { .. } => {}
+    }
+}
+
+/// A server that moved or was renamed since it joined writes its new address into the membership once it leads.
+async fn announce_address(raft: &Raft, id: u64, me: &Peer) {
+    let known = {
+        let metrics = raft.server_metrics();
+        let metrics = metrics.borrow();
+        let membership = metrics.membership_config.membership();
+        membership.get_node(&id).is_none_or(|known| known == me)
+    };
+    if known {
+        return;
+    }
+    let change = ChangeMembers::SetNodes(BTreeMap::from([(id, me.clone())]));
+    match raft.change_membership(change, true).await {
+        Ok(_) => tracing::info!(address = me.address, "raft membership has the new address"),
+        Err(error) => tracing::warn!(%error, "the new address is not in the raft membership"),
+    }
+}
