@@ -5,6 +5,13 @@
 //! everything else to standard error, and a failure ends with exit code 1 and one message that says what to change.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // A command line talks on stdout and stderr.
 
+/// `println!` for results: a reader that has gone away (`crossway ... | head`) ends the command without a panic.
+macro_rules! outln {
+    ($($text:tt)*) => {
+        $crate::cli::print_line(format_args!($($text)*))
+    };
+}
+
 pub mod args;
 mod client;
 mod config_entry;
@@ -22,7 +29,9 @@ use clap::FromArgMatches;
 use clap::Parser;
 use clap::Subcommand;
 use std::ffi::OsString;
+use std::fmt;
 use std::future::Future;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Federates datacenters through Envoy mesh gateways.
@@ -75,9 +84,23 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         }
     };
     dispatch(cli.command).unwrap_or_else(|error| {
-        eprintln!("Error: {error:#}");
+        let text = format!("{error:#}");
+        // Many of Consul's texts begin with the word.
+        let prefix = if text.starts_with("Error") {
+            ""
+        } else {
+            "Error: "
+        };
+        eprintln!("{prefix}{text}");
         ExitCode::FAILURE
     })
+}
+
+/// See [`outln`].
+fn print_line(text: fmt::Arguments<'_>) {
+    if writeln!(std::io::stdout(), "{text}").is_err() {
+        std::process::exit(1);
+    }
 }
 
 fn dispatch(command: Command) -> anyhow::Result<ExitCode> {

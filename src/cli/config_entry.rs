@@ -106,7 +106,7 @@ async fn read(flags: &One) -> anyhow::Result<()> {
         .with_context(|| {
             format!("Error reading config entry {kind}/{name}: Unexpected response code: 404 (Config entry not found for \"{kind}\" / \"{name}\")")
         })?;
-    println!("{}", pretty(&entry)?);
+    outln!("{}", pretty(&entry)?);
     Ok(())
 }
 
@@ -140,7 +140,7 @@ async fn write(flags: &Write) -> anyhow::Result<()> {
     if answer.trim() == "false" {
         bail!("Config entry not updated: {kind}/{name} has changed since the given -modify-index");
     }
-    println!("Config entry written: {kind}/{name}");
+    outln!("Config entry written: {kind}/{name}");
     Ok(())
 }
 
@@ -153,7 +153,7 @@ async fn list(flags: &List) -> anyhow::Result<()> {
         .await
         .with_context(|| format!("Error listing config entries for kind {kind:?}"))?;
     for entry in entries.iter().filter_map(Value::as_array).flatten() {
-        println!("{}", document::text(entry, "name").unwrap_or_default());
+        outln!("{}", document::text(entry, "name").unwrap_or_default());
     }
     Ok(())
 }
@@ -166,7 +166,7 @@ async fn delete(flags: &One) -> anyhow::Result<()> {
         .delete(&["config", kind, name], &flags.common.query())
         .await
         .with_context(|| format!("Error deleting config entry {kind}/{name}"))?;
-    println!("Config entry deleted: {kind}/{name}");
+    outln!("Config entry deleted: {kind}/{name}");
     Ok(())
 }
 

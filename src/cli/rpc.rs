@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let body = codec::to_vec(&argument(&args.json)?)?;
     let tls = tls(args)?;
     let answer = block_on(call(args, &tls, &body))?;
-    println!("{}", serde_json::to_string_pretty(&answer.to_json())?);
+    outln!("{}", serde_json::to_string_pretty(&answer.to_json())?);
     Ok(ExitCode::SUCCESS)
 }
 

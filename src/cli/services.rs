@@ -83,7 +83,7 @@ async fn register(flags: &Register) -> anyhow::Result<()> {
             .put(&["agent", "service", "register"], &[], &service)
             .await
             .with_context(|| format!("Error registering service {name:?}"))?;
-        println!("Registered service: {name}");
+        outln!("Registered service: {name}");
     }
     Ok(())
 }
@@ -104,7 +104,7 @@ async fn deregister(flags: &Deregister) -> anyhow::Result<()> {
             .put(&["agent", "service", "deregister", &id], &[], &Value::Null)
             .await
             .with_context(|| format!("Error deregistering service {id:?}"))?;
-        println!("Deregistered service: {id}");
+        outln!("Deregistered service: {id}");
     }
     Ok(())
 }

@@ -209,8 +209,8 @@ fn save_numbered(leaf: &issue::Leaf<'_>, issued: &issue::Issued) -> anyhow::Resu
 }
 
 fn report(stem: &str) {
-    println!("==> Saved {stem}.pem");
-    println!("==> Saved {stem}-key.pem");
+    outln!("==> Saved {stem}.pem");
+    outln!("==> Saved {stem}-key.pem");
 }
 
 /// The clock and the random source.

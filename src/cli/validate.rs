@@ -35,7 +35,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     });
     let (text, valid) = report(&Sources::from_paths(args.paths, format));
     if !(args.quiet && valid) {
-        print!("{text}");
+        outln!("{}", text.trim_end());
     }
     Ok(ExitCode::from(u8::from(!valid)))
 }

@@ -25,7 +25,7 @@ enum Format {
 
 /// Prints the version.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    println!("{}", render(args.format)?);
+    outln!("{}", render(args.format)?);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -177,6 +177,18 @@ fn bootstrap_prints_json_alone() {
     );
 }
 
+/// `crossway ... | head` must not end in a panic.
+#[test]
+fn a_reader_that_goes_away_is_no_panic() {
+    let server = FakeServer::usual();
+    let mut command = crossway(server.start(), &with(&REGISTER, &["-bootstrap"]));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = command.stdout(writer).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!stderr.contains("panicked"), "{stderr}");
+}
+
 #[test]
 fn addresses_may_be_templates() {
     let server = FakeServer::usual();

@@ -75,7 +75,7 @@ async fn run_async(flags: &EnvoyFlags, plan: &Plan) -> anyhow::Result<ExitCode> 
     let document = serde_json::to_string_pretty(&bootstrap::render(&options, &env::process)?)?;
     let Some(binary) = binary else {
         store(&client, registration.as_ref()).await?;
-        println!("{document}");
+        outln!("{document}");
         return Ok(ExitCode::SUCCESS);
     };
     let file = BootstrapFile::new(&document)?;
