@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
 
 use anyhow::Context;
 use anyhow::bail;
@@ -72,7 +73,7 @@ pub(crate) struct CreateCert {
     #[arg(long)]
     node: Option<String>,
     /// Datacenter of the server or client
-    #[arg(long, default_value = "dc1")]
+    #[arg(long, default_value = "dc1", value_parser = <Datacenter as FromStr>::from_str)]
     dc: Datacenter,
     /// DNS domain of the certificate's names
     #[arg(long, default_value = "consul", value_parser = domain)]

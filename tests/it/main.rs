@@ -3,5 +3,8 @@
 mod architecture;
 mod bootstrap;
 mod cli;
+mod rpc_wire;
 mod support;
+mod tls_cli;
+mod tls_settings;
 mod xds_session;

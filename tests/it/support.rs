@@ -1,4 +1,5 @@
 //! What the integration tests share.
 
+pub(crate) mod certs;
 #[allow(dead_code)] // Each test uses its part.
 pub(crate) mod peers;
