@@ -1,1 +1,102 @@
 //! What this server can do: one function per verb, shared by every edge.
+//!
+//! ```text
+//!   http, rpc, operator --typed request--> Api::verb
+//!        reads:  route -> wait (blocking query) -> Answer { meta, rows }    rows are made only when they are asked for
+//!        writes: validate -> route -> Cluster::propose -> Outcome
+//! ```
+//!
+//! Absent on purpose: no JSON, no status codes, no msgpack. The requests are the ones of [`crate::model::query`], so that
+//! the RPC edge passes on what it decoded.
+
+pub mod catalog;
+pub mod cluster;
+pub mod config_entry;
+pub mod connect;
+pub mod error;
+pub mod federation_state;
+pub mod health;
+pub mod internal;
+pub mod kv;
+pub mod read;
+pub mod register;
+pub mod route;
+pub mod status;
+
+pub use cluster::{Cluster, Standing, Written};
+pub use error::Error;
+pub use read::Answer;
+
+use crate::model::{Datacenter, NodeName};
+use crate::store::{Command, Outcome};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What an [`Api`] needs to know of the configuration.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The datacenter this server belongs to.
+    pub datacenter: Datacenter,
+    /// This server's node.
+    pub node: NodeName,
+    /// How long a request waits for a leader (`rpc_hold_timeout`).
+    pub hold: Duration,
+    /// How long a blocking query waits when the client does not say (`default_query_time`).
+    pub default_query_time: Duration,
+    /// The longest wait of a blocking query (`max_query_time`).
+    pub max_query_time: Duration,
+    /// The largest value of a key in bytes (`kv_max_value_size`).
+    pub kv_max_value_size: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            datacenter: Datacenter::from("dc1"),
+            node: NodeName::default(),
+            hold: Duration::from_secs(7),
+            default_query_time: Duration::from_secs(300),
+            max_query_time: Duration::from_secs(600),
+            kv_max_value_size: 512 * 1024,
+        }
+    }
+}
+
+/// The server's verbs. Cloning it shares it.
+#[derive(Clone)]
+pub struct Api {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    settings: Settings,
+    cluster: Arc<dyn Cluster>,
+}
+
+impl Api {
+    /// Verbs over a cluster.
+    pub fn new(settings: Settings, cluster: Arc<dyn Cluster>) -> Self {
+        Self {
+            inner: Arc::new(Inner { settings, cluster }),
+        }
+    }
+
+    /// What it was made with.
+    pub fn settings(&self) -> &Settings {
+        &self.inner.settings
+    }
+
+    /// The log and the state behind the verbs.
+    pub fn cluster(&self) -> &dyn Cluster {
+        &*self.inner.cluster
+    }
+
+    /// Writes through the log, if this datacenter is the one meant.
+    ///
+    /// # Errors
+    /// No path to the datacenter, no leader in time, or what the state or the log says.
+    pub async fn write(&self, datacenter: &Datacenter, command: Command) -> Result<Outcome, Error> {
+        self.reach(datacenter, route::Consistency::Default).await?;
+        Ok(self.cluster().propose(command).await?.outcome)
+    }
+}

@@ -1,5 +1,6 @@
 //! Go's `time.Duration`: signed nanoseconds with a text form such as `1h30m0s`.
 
+use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
@@ -132,8 +133,50 @@ impl Serialize for GoDuration {
 }
 
 impl<'de> Deserialize<'de> for GoDuration {
+    /// Human-readable formats may also carry text such as `10s` (C101).
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        i64::deserialize(deserializer).map(Self)
+        match deserializer.is_human_readable() {
+            true => deserializer.deserialize_any(NumberOrText),
+            false => i64::deserialize(deserializer).map(Self),
+        }
+    }
+}
+
+struct NumberOrText;
+
+impl Visitor<'_> for NumberOrText {
+    type Value = GoDuration;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("nanoseconds or a text such as 10s")
+    }
+
+    fn visit_i64<E: Error>(self, nanos: i64) -> Result<GoDuration, E> {
+        Ok(GoDuration(nanos))
+    }
+
+    fn visit_u64<E: Error>(self, nanos: u64) -> Result<GoDuration, E> {
+        let nanos = i64::try_from(nanos).map_err(|_| E::custom("duration out of range"))?;
+        Ok(GoDuration(nanos))
+    }
+
+    fn visit_f64<E: Error>(self, nanos: f64) -> Result<GoDuration, E> {
+        Ok(GoDuration(nanos as i64))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<GoDuration, E> {
+        Ok(GoDuration::ZERO)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<GoDuration, E> {
+        let unitless = text.parse::<f64>().is_ok();
+        let problem = if unitless {
+            "missing unit in"
+        } else {
+            "invalid"
+        };
+        text.parse()
+            .map_err(|_| E::custom(format_args!("time: {problem} duration {text:?}")))
     }
 }
 

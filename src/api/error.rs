@@ -1,0 +1,50 @@
+//! Why a verb fails. The texts are those that Consul's clients match on.
+
+use crate::model::Datacenter;
+use crate::store::ApplyError;
+
+/// A failed verb. Unless said otherwise nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The request is wrong in itself, or the state refuses it.
+    #[error("{0}")]
+    Refused(String),
+    /// The cluster has no leader, or this server could not reach it in time. The caller may retry.
+    #[error("No cluster leader")]
+    NoLeader,
+    /// Nobody knows this datacenter.
+    #[error("No path to datacenter")]
+    NoPath(Datacenter),
+    /// The leader has not yet caught up with what an earlier leader acknowledged.
+    #[error("Not ready to serve consistent reads")]
+    NotReady,
+    /// The write may or may not have happened: its outcome was lost.
+    #[error("{0}")]
+    Internal(String),
+}
+
+impl Error {
+    /// A refusal with this text.
+    pub fn refused(text: impl Into<String>) -> Self {
+        Self::Refused(text.into())
+    }
+
+    /// A list of problems in the form of Go's multierror package, which clients print as it is. `None` for an empty one.
+    pub fn multiple(problems: &[String]) -> Option<Self> {
+        multierror(problems).map(Self::Refused)
+    }
+}
+
+/// The text of several problems, in the form of Go's multierror package.
+pub fn multierror(problems: &[String]) -> Option<String> {
+    let count = problems.len();
+    let noun = if count == 1 { "error" } else { "errors" };
+    let lines: String = problems.iter().map(|p| format!("\t* {p}\n")).collect();
+    (count > 0).then(|| format!("{count} {noun} occurred:\n{lines}\n"))
+}
+
+impl From<ApplyError> for Error {
+    fn from(error: ApplyError) -> Self {
+        Self::Refused(error.to_string())
+    }
+}

@@ -1,0 +1,31 @@
+//! Who leads and who takes part.
+
+use crate::api::Api;
+use crate::api::error::Error;
+use crate::model::Datacenter;
+
+impl Api {
+    /// RPC address of the leader; empty while there is none.
+    pub fn leader(&self) -> String {
+        let standing = self.cluster().standing();
+        let leader = standing.borrow().leader.clone();
+        leader.unwrap_or_default()
+    }
+
+    /// Checks that a request is for this datacenter, without waiting for a leader.
+    ///
+    /// # Errors
+    /// No path to the datacenter.
+    pub fn reach_datacenter(&self, datacenter: &Datacenter) -> Result<(), Error> {
+        let here = self.settings().datacenter.as_str();
+        match datacenter.is_empty() || datacenter.as_str().eq_ignore_ascii_case(here) {
+            true => Ok(()),
+            false => Err(Error::NoPath(datacenter.clone())),
+        }
+    }
+
+    /// RPC addresses of the servers in the Raft configuration.
+    pub fn peers(&self) -> Vec<String> {
+        self.cluster().peers()
+    }
+}

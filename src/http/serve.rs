@@ -1,0 +1,244 @@
+//! Listeners and connections: limits, TLS and orderly ends.
+
+use crate::api::Api;
+use crate::http::limit::{Admission, ClientLimit};
+use crate::http::routes;
+use crate::http::service::{BODY_TIMEOUT, Service};
+use crate::http::table::Route;
+use http_body_util::Full;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use ipnet::IpNet;
+use rustls::ServerConfig;
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// How long the end of a server waits for the requests that it still answers.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// How long accepting pauses when the system has no more descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What a client gets that has too many connections.
+const TOO_MANY: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: text/plain\r\nConnection: close\r\n\
+Content-Length: 80\r\n\r\nYour IP is issuing too many concurrent connections, please rate limit your calls";
+
+/// Limits of the HTTP API.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Connections that one client address may have; 0 for any number (`http_max_conns_per_client`).
+    pub max_conns_per_client: usize,
+    /// Networks from which anything but `GET` is accepted; empty for all (`allow_write_http_from`).
+    pub allow_write_from: Vec<IpNet>,
+    /// How long a client may take for its request head, and how long an idle connection is kept.
+    pub header_timeout: Duration,
+    /// How long a client may take for a body.
+    pub body_timeout: Duration,
+    /// How long a TLS handshake may take.
+    pub handshake_timeout: Duration,
+    /// The largest body in bytes, except for keys, whose limit is `kv_max_value_size`.
+    pub max_body: usize,
+    /// How many bytes of encoded answers are kept for others who ask the same.
+    pub cache_bytes: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            max_conns_per_client: 200,
+            allow_write_from: Vec::new(),
+            header_timeout: Duration::from_secs(60),
+            body_timeout: BODY_TIMEOUT,
+            handshake_timeout: Duration::from_secs(5),
+            max_body: 4 * 1024 * 1024,
+            cache_bytes: 64 * 1024 * 1024,
+        }
+    }
+}
+
+/// The HTTP API, ready to serve listeners. Cloning it shares it.
+#[derive(Clone)]
+pub struct Server {
+    service: Arc<Service>,
+    limit: ClientLimit,
+    settings: Settings,
+}
+
+impl Server {
+    /// The API with all its routes.
+    pub fn new(api: Api, settings: Settings) -> Self {
+        Self::with_routes(api, settings, routes())
+    }
+
+    /// The API with these routes.
+    pub fn with_routes(
+        api: Api,
+        settings: Settings,
+        routes: impl IntoIterator<Item = &'static Route>,
+    ) -> Self {
+        Self {
+            limit: ClientLimit::new(settings.max_conns_per_client),
+            service: Arc::new(Service::new(api, routes, settings.clone())),
+            settings,
+        }
+    }
+
+    /// Serves a listener until `stop`, then waits a moment for the requests under way. With `tls` every connection is
+    /// TLS, with the newest configuration at the time it opens.
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        tls: Option<watch::Receiver<Arc<ServerConfig>>>,
+        stop: CancellationToken,
+    ) {
+        let connections = TaskTracker::new();
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = stop.cancelled() => break,
+            };
+            let (stream, remote) = match accepted {
+                Ok((stream, remote)) => (stream, remote.ip().to_canonical()),
+                Err(error) => {
+                    tracing::warn!(%error, "accepting an HTTP connection failed");
+                    sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let Some(admission) = self.limit.admit(remote) else {
+                metrics::counter!("consul.rpc.accept_conn_http_limited").increment(1);
+                tracing::debug!(client = %remote, "refused: too many connections");
+                connections.spawn(refuse(stream, tls.is_some()));
+                continue;
+            };
+            let (server, stop) = (self.clone(), stop.clone());
+            let tls = tls.as_ref().map(|tls| tls.borrow().clone());
+            connections.spawn(async move {
+                server.connection(stream, remote, tls, stop).await;
+                drop::<Admission>(admission);
+            });
+        }
+        drop(listener);
+        connections.close();
+        if timeout(DRAIN, connections.wait()).await.is_err() {
+            tracing::debug!(left = connections.len(), "HTTP requests cut off at the end");
+        }
+    }
+
+    async fn connection(
+        self,
+        stream: TcpStream,
+        remote: IpAddr,
+        tls: Option<Arc<ServerConfig>>,
+        stop: CancellationToken,
+    ) {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "TCP_NODELAY could not be set");
+        }
+        let Some(config) = tls else {
+            return self.http1(stream, remote, stop).await;
+        };
+        let handshake = TlsAcceptor::from(config).accept(stream);
+        match timeout(self.settings.handshake_timeout, handshake).await {
+            Ok(Ok(stream)) => {
+                let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                match h2 {
+                    true => self.http2(stream, remote, stop).await,
+                    false => self.http1(stream, remote, stop).await,
+                }
+            }
+            Ok(Err(error)) => tracing::debug!(client = %remote, %error, "TLS handshake failed"),
+            Err(_) => tracing::debug!(client = %remote, "TLS handshake took too long"),
+        }
+    }
+
+    async fn http1<S>(self, stream: S, remote: IpAddr, stop: CancellationToken)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let service = service_fn(|request| {
+            let service = self.service.clone();
+            async move { Ok::<_, Infallible>(service.respond(request, remote).await) }
+        });
+        let mut connection = pin!(
+            http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(self.settings.header_timeout)
+                .title_case_headers(true)
+                .max_buf_size(64 * 1024)
+                .serve_connection(TokioIo::new(stream), service)
+        );
+        let mut stopping = false;
+        loop {
+            tokio::select! {
+                ended = connection.as_mut() => {
+                    if let Err(error) = ended {
+                        tracing::debug!(client = %remote, %error, "HTTP connection failed");
+                    }
+                    return;
+                }
+                () = stop.cancelled(), if !stopping => {
+                    stopping = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+            }
+        }
+    }
+
+    async fn http2<S>(self, stream: S, remote: IpAddr, stop: CancellationToken)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let service = service_fn(|request| {
+            let service = self.service.clone();
+            async move {
+                Ok::<http::Response<Full<_>>, Infallible>(service.respond(request, remote).await)
+            }
+        });
+        let mut connection = pin!(
+            http2::Builder::new(TokioExecutor::new())
+                .timer(TokioTimer::new())
+                .keep_alive_interval(self.settings.header_timeout)
+                .max_concurrent_streams(250)
+                .serve_connection(TokioIo::new(stream), service)
+        );
+        let mut stopping = false;
+        loop {
+            tokio::select! {
+                ended = connection.as_mut() => {
+                    if let Err(error) = ended {
+                        tracing::debug!(client = %remote, %error, "HTTP/2 connection failed");
+                    }
+                    return;
+                }
+                () = stop.cancelled(), if !stopping => {
+                    stopping = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+            }
+        }
+    }
+}
+
+/// Tells a client in plain text that it has too many connections; inside TLS there is nobody to tell yet.
+async fn refuse(mut stream: TcpStream, tls: bool) {
+    if !tls {
+        let told = timeout(Duration::from_secs(1), stream.write_all(TOO_MANY)).await;
+        if told.is_ok_and(|r| r.is_ok())
+            && let Err(error) = stream.shutdown().await
+        {
+            tracing::trace!(%error, "the refused client was gone");
+        }
+    }
+}
