@@ -3,14 +3,13 @@
 //! ```text
 //!   http, rpc, operator --typed request--> Api::verb
 //!        reads:  route -> wait (blocking query) -> Answer { meta, rows }    rows are made only when they are asked for
-//!        writes: validate -> route -> Cluster::propose -> Outcome
+//!        writes: validate -> route -> Consensus::propose -> Outcome
 //! ```
 //!
 //! Absent on purpose: no JSON, no status codes, no msgpack. The requests are the ones of [`crate::model::query`], so that
 //! the RPC edge passes on what it decoded.
 
 pub mod catalog;
-pub mod cluster;
 pub mod config_entry;
 pub mod connect;
 pub mod error;
@@ -23,14 +22,16 @@ pub mod register;
 pub mod route;
 pub mod status;
 
-pub use cluster::{Cluster, Standing, Written};
 pub use error::Error;
 pub use read::Answer;
 
+use crate::api::route::Consistency;
+use crate::consensus::{Consensus, ProposeError};
 use crate::model::{Datacenter, NodeName};
-use crate::store::{Command, Outcome};
+use crate::store::{Command, Outcome, Store};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
 
 /// What an [`Api`] needs to know of the configuration.
 #[derive(Clone, Debug)]
@@ -70,14 +71,17 @@ pub struct Api {
 
 struct Inner {
     settings: Settings,
-    cluster: Arc<dyn Cluster>,
+    consensus: Consensus,
 }
 
 impl Api {
-    /// Verbs over a cluster.
-    pub fn new(settings: Settings, cluster: Arc<dyn Cluster>) -> Self {
+    /// Verbs over the replicated state.
+    pub fn new(settings: Settings, consensus: Consensus) -> Self {
         Self {
-            inner: Arc::new(Inner { settings, cluster }),
+            inner: Arc::new(Inner {
+                settings,
+                consensus,
+            }),
         }
     }
 
@@ -86,17 +90,36 @@ impl Api {
         &self.inner.settings
     }
 
-    /// The log and the state behind the verbs.
-    pub fn cluster(&self) -> &dyn Cluster {
-        &*self.inner.cluster
+    /// The log behind the verbs.
+    pub fn consensus(&self) -> &Consensus {
+        &self.inner.consensus
     }
 
-    /// Writes through the log, if this datacenter is the one meant.
+    /// The state that reads see.
+    pub fn store(&self) -> &Store {
+        self.inner.consensus.store()
+    }
+
+    /// Writes through the log, if this datacenter is the one meant. A write that surely did not happen because the leader
+    /// changed is tried again within the hold time.
     ///
     /// # Errors
     /// No path to the datacenter, no leader in time, or what the state or the log says.
     pub async fn write(&self, datacenter: &Datacenter, command: Command) -> Result<Outcome, Error> {
-        self.reach(datacenter, route::Consistency::Default).await?;
-        Ok(self.cluster().propose(command).await?.outcome)
+        let deadline = Instant::now() + self.settings().hold;
+        let mut role = self.consensus().role();
+        loop {
+            role.mark_unchanged();
+            self.reach(datacenter, Consistency::Default).await?;
+            match self.consensus().propose(command.clone()).await {
+                Ok(written) => return Ok(written.outcome),
+                Err(ProposeError::NoLeader | ProposeError::NotLeader { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+            match timeout_at(deadline, role.changed()).await {
+                Ok(Ok(())) => {}
+                _ => return Err(Error::NoLeader),
+            }
+        }
     }
 }

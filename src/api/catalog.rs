@@ -60,7 +60,6 @@ impl Api {
     pub fn datacenters(&self) -> Vec<Datacenter> {
         let here = self.settings().datacenter.clone();
         let others: BTreeSet<Datacenter> = self
-            .cluster()
             .store()
             .latest()
             .federation_states()

@@ -1,5 +1,6 @@
 //! Why a verb fails. The texts are those that Consul's clients match on.
 
+use crate::consensus::ProposeError;
 use crate::model::Datacenter;
 use crate::store::ApplyError;
 
@@ -46,5 +47,19 @@ pub fn multierror(problems: &[String]) -> Option<String> {
 impl From<ApplyError> for Error {
     fn from(error: ApplyError) -> Self {
         Self::Refused(error.to_string())
+    }
+}
+
+impl From<ProposeError> for Error {
+    fn from(error: ProposeError) -> Self {
+        match error {
+            ProposeError::NoLeader | ProposeError::NotLeader { .. } => Self::NoLeader,
+            ProposeError::Refused(refusal) => refusal.into(),
+            ProposeError::TooLarge { .. } => Self::Refused(error.to_string()),
+            ProposeError::NoQuorum => Self::NotReady,
+            ProposeError::Storage(_) | ProposeError::Unknown | ProposeError::Shutdown => {
+                Self::Internal(error.to_string())
+            }
+        }
     }
 }

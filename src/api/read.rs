@@ -3,6 +3,7 @@
 use crate::api::Api;
 use crate::api::error::Error;
 use crate::api::route::{Consistency, Route, route};
+use crate::consensus::Role;
 use crate::model::query::ReadRequest;
 use crate::model::{Datacenter, Index, QueryMeta, QueryOptions};
 use crate::store::{State, Topic};
@@ -59,7 +60,7 @@ impl Api {
     ) -> Result<(QueryMeta, Arc<State>), Error> {
         let consistency = Consistency::of(options);
         self.reach(datacenter, consistency).await?;
-        let store = self.cluster().store();
+        let store = self.store();
         let min = options.min_query_index;
         if min == 0 {
             let state = store.latest();
@@ -90,7 +91,7 @@ impl Api {
                 return Ok((self.meta(index), state));
             }
             if consistency == Consistency::Consistent {
-                self.cluster().verify_leader().await?;
+                self.consensus().verify_leader().await?;
             }
         }
     }
@@ -115,11 +116,14 @@ impl Api {
 
     /// Facts about an answer given now.
     fn meta(&self, index: Index) -> QueryMeta {
-        let standing = self.cluster().standing();
-        let known_leader = standing.borrow().leader.is_some();
+        let known_leader = match &*self.consensus().role().borrow() {
+            Role::Leader { .. } => true,
+            Role::Follower { leader } => leader.is_some(),
+            Role::Candidate | Role::Stopped { .. } => false,
+        };
         QueryMeta {
             index: index.max(1),
-            last_contact: self.cluster().last_contact().unwrap_or_default().into(),
+            last_contact: self.consensus().last_contact().unwrap_or_default().into(),
             known_leader,
             consistency_level: String::new(),
         }
@@ -135,24 +139,24 @@ impl Api {
         consistency: Consistency,
     ) -> Result<(), Error> {
         let settings = self.settings();
-        let mut standing = self.cluster().standing();
+        let mut role = self.consensus().role();
         let reached = timeout(settings.hold, async {
             loop {
-                let heard = self.cluster().last_contact().is_some();
-                let now = standing.borrow_and_update().clone();
+                let heard = self.consensus().last_contact().is_some();
+                let now = role.borrow_and_update().clone();
                 match route(&settings.datacenter, datacenter, consistency, &now, heard) {
                     Route::Local => return Ok(()),
                     Route::Datacenter(dc) => return Err(Error::NoPath(dc)),
                     Route::Leader(_) => {}
                 }
-                if standing.changed().await.is_err() {
+                if role.changed().await.is_err() {
                     return Err(Error::NoLeader);
                 }
             }
         });
         reached.await.unwrap_or(Err(Error::NoLeader))?;
         if consistency == Consistency::Consistent {
-            self.cluster().verify_leader().await?;
+            self.consensus().verify_leader().await?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Who answers a request.
 
-use crate::api::cluster::Standing;
+use crate::consensus::{Peer, Role};
 use crate::model::{Datacenter, QueryOptions};
 
 /// How fresh an answer must be.
@@ -41,7 +41,7 @@ pub enum Route {
     /// This server.
     Local,
     /// The leader of this datacenter, if there is one.
-    Leader(Option<String>),
+    Leader(Option<Peer>),
     /// A server of another datacenter.
     Datacenter(Datacenter),
 }
@@ -52,16 +52,20 @@ pub fn route(
     here: &Datacenter,
     asked: &Datacenter,
     consistency: Consistency,
-    standing: &Standing,
+    role: &Role,
     heard: bool,
 ) -> Route {
     if !asked.is_empty() && !asked.as_str().eq_ignore_ascii_case(here.as_str()) {
         return Route::Datacenter(asked.clone());
     }
-    if standing.leads || (consistency == Consistency::Stale && heard) {
+    if consistency == Consistency::Stale && heard {
         return Route::Local;
     }
-    Route::Leader(standing.leader.clone())
+    match role {
+        Role::Leader { .. } => Route::Local,
+        Role::Follower { leader } => Route::Leader(leader.clone()),
+        Role::Candidate | Role::Stopped { .. } => Route::Leader(None),
+    }
 }
 
 #[cfg(test)]
@@ -71,18 +75,15 @@ mod tests {
     #[test]
     fn stale_reads_stay_here_and_others_go_to_the_leader() {
         let here = Datacenter::from("dc1");
-        let follower = Standing {
-            leads: false,
-            leader: Some("10.0.0.1:8300".into()),
+        let peer = Some(Peer::default());
+        let follower = Role::Follower {
+            leader: peer.clone(),
         };
-        let leader = Standing {
-            leads: true,
-            ..follower.clone()
-        };
-        let alone = Standing::default();
-        let to_leader = Route::Leader(follower.leader.clone());
+        let leader = Role::Leader { term: 1 };
+        let alone = Role::Candidate;
+        let to_leader = Route::Leader(peer);
         use Consistency::*;
-        for (dc, consistency, standing, heard, expected) in [
+        for (dc, consistency, role, heard, expected) in [
             ("", Default, &leader, true, Route::Local),
             ("DC1", Consistent, &leader, true, Route::Local),
             ("dc1", Default, &follower, true, to_leader.clone()),
@@ -93,8 +94,8 @@ mod tests {
             ("", Default, &alone, true, Route::Leader(None)),
             ("dc2", Stale, &leader, true, Route::Datacenter("dc2".into())),
         ] {
-            let got = route(&here, &Datacenter::from(dc), consistency, standing, heard);
-            assert_eq!(got, expected, "{dc} {consistency:?} {standing:?}");
+            let got = route(&here, &Datacenter::from(dc), consistency, role, heard);
+            assert_eq!(got, expected, "{dc} {consistency:?} {role:?}");
         }
     }
 }

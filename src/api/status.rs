@@ -7,9 +7,8 @@ use crate::model::Datacenter;
 impl Api {
     /// RPC address of the leader; empty while there is none.
     pub fn leader(&self) -> String {
-        let standing = self.cluster().standing();
-        let leader = standing.borrow().leader.clone();
-        leader.unwrap_or_default()
+        let leader = self.consensus().leader();
+        leader.map_or_else(String::new, |peer| peer.address)
     }
 
     /// Checks that a request is for this datacenter, without waiting for a leader.
@@ -26,6 +25,7 @@ impl Api {
 
     /// RPC addresses of the servers in the Raft configuration.
     pub fn peers(&self) -> Vec<String> {
-        self.cluster().peers()
+        let peers = self.consensus().peers().into_iter();
+        peers.map(|(peer, _)| peer.address).collect()
     }
 }

@@ -72,7 +72,7 @@ async fn state(request: Request) -> Result<Reply, HttpError> {
     let answer = request.api.federation_state(&query).await;
     let (meta, state) = answer.map_err(HttpError::of_read)?.into_parts();
     let Some(state) = state else {
-        return Ok(Reply::empty(StatusCode::NOT_FOUND).meta(&meta));
+        return Ok(Reply::empty(StatusCode::NOT_FOUND));
     };
     let body = json::bytes(&StateView {
         state: (&*state).into(),
