@@ -118,26 +118,31 @@ pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
 pub fn load_on(sources: &Sources, host: &Host) -> Result<Loaded, Problems> {
     let mut problems = Problems::default();
     let mut warnings = Problems::default();
-    let files = files::read_all(&sources.paths, sources.format, &mut problems);
     let mut settings = if sources.dev {
         flags::dev_overrides()
     } else {
         Settings::default()
     };
+    let files = files::read_all(&sources.paths, sources.format, &mut problems);
+    let mut complete = problems.is_empty();
     for file in &files {
-        read(file, &mut settings, &mut problems, &mut warnings);
+        complete &= read(file, &mut settings, &mut problems, &mut warnings);
     }
     settings.extend(&sources.flags);
     for (index, text) in sources.fragments.iter().enumerate() {
         let name: Arc<str> = format!("-hcl[{index}]").into();
+        let text = text.clone();
         let source = Source {
             name,
-            text: text.clone(),
+            text,
             format: None,
         };
-        read(&source, &mut settings, &mut problems, &mut warnings);
+        complete &= read(&source, &mut settings, &mut problems, &mut warnings);
     }
     note_replacements(&mut settings, &mut warnings);
+    if !complete {
+        return Err(problems.sorted()); // What the unread part would have set is not "missing".
+    }
     let config = build::build(sources.dev, &settings, host, &mut problems);
     let surroundings = Surroundings::gather(&config);
     rules::check(
@@ -164,25 +169,60 @@ pub fn load_on(sources: &Sources, host: &Host) -> Result<Loaded, Problems> {
     })
 }
 
+/// Validates one HCL or JSON text without looking at any file that its values name.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn check_text(text: &str, host: &Host) -> Result<(), Problems> {
+    let (mut settings, mut problems, mut warnings) = Default::default();
+    let text = text.to_owned();
+    let source = Source {
+        name: "text".into(),
+        text,
+        format: None,
+    };
+    if read(&source, &mut settings, &mut problems, &mut warnings) {
+        note_replacements(&mut settings, &mut warnings);
+        let config = build::build(false, &settings, host, &mut problems);
+        let surroundings = Surroundings::default();
+        rules::check(
+            &config,
+            &settings,
+            &surroundings,
+            &mut problems,
+            &mut warnings,
+        );
+    }
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(problems.sorted())
+    }
+}
+
+/// Reads one text; false when it cannot be parsed.
 fn read(
     source: &Source,
     settings: &mut Settings,
     problems: &mut Problems,
     warnings: &mut Problems,
-) {
+) -> bool {
     let parse = if source.format == Some(Format::Json) {
         json::parse
     } else {
         hcl::parse
     };
     match parse(&source.text) {
-        Ok(root) => Reader {
-            path: &source.name,
-            settings,
-            problems,
-            warnings,
+        Ok(root) => {
+            Reader {
+                path: &source.name,
+                settings,
+                problems,
+                warnings,
+            }
+            .read(&root);
+            true
         }
-        .read(&root),
         Err(error) => {
             let origin = Origin::file(&source.name, error.line);
             problems.push(Problem::new(
@@ -190,6 +230,7 @@ fn read(
                 "",
                 format!("failed to parse: {error}"),
             ));
+            false
         }
     }
 }

@@ -1,1 +1,3 @@
 //! Builders and helpers for tests; nothing in production imports it.
+
+pub mod fuzz;

@@ -269,7 +269,8 @@ impl Resolver<'_> {
 
     /// The addresses by tag; the family's own keys win, else the main address when it is of that family.
     fn tagged(&mut self, lan: IpAddr, wan: IpAddr) -> BTreeMap<String, String> {
-        let mut out = BTreeMap::from([
+        let mut out = self.settings.text_map("tagged_addresses");
+        out.extend([
             ("lan".to_owned(), lan.to_string()),
             ("wan".to_owned(), wan.to_string()),
         ]);

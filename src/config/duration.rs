@@ -96,7 +96,7 @@ pub fn format(duration: Duration) -> String {
     if nanos < 1_000_000_000 {
         let (unit, scale) = match nanos {
             ..1_000 => ("ns", 1),
-            ..1_000_000 => ("\u{b5}s", 1_000),
+            1_000..1_000_000 => ("\u{b5}s", 1_000),
             _ => ("ms", 1_000_000),
         };
         return format!("{}{unit}", decimal(nanos, scale));

@@ -44,13 +44,14 @@ fn space(scanner: &mut Scanner<'_>) -> Result<(), SyntaxError> {
 }
 
 fn block_comment(scanner: &mut Scanner<'_>) -> Result<(), SyntaxError> {
+    let begin = scanner.mark();
     scanner.bump();
     scanner.bump();
     loop {
         match scanner.bump() {
             Some(b'*') if scanner.eat(b'/') => return Ok(()),
             Some(_) => {}
-            None => return scanner.fail("comment not terminated"),
+            None => return Scanner::fail_at(begin, "comment not terminated"),
         }
     }
 }
@@ -174,6 +175,7 @@ fn list(scanner: &mut Scanner<'_>) -> Result<Value, SyntaxError> {
 
 /// `<<TAG` up to a line with TAG alone; `<<-TAG` takes the indentation of that line off every line.
 fn heredoc(scanner: &mut Scanner<'_>) -> Result<String, SyntaxError> {
+    let begin = scanner.mark();
     scanner.bump();
     if !scanner.eat(b'<') {
         return scanner.fail("a heredoc begins with '<<'");
@@ -186,7 +188,10 @@ fn heredoc(scanner: &mut Scanner<'_>) -> Result<String, SyntaxError> {
     let mut lines = Vec::new();
     let indentation = loop {
         if scanner.peek().is_none() {
-            return scanner.fail(format!("heredoc not terminated: a line {tag:?} expected"));
+            return Scanner::fail_at(
+                begin,
+                format!("heredoc not terminated: a line {tag:?} expected"),
+            );
         }
         let line = scanner.take_line();
         if line.trim() == tag {
@@ -252,14 +257,15 @@ fn word(scanner: &mut Scanner<'_>) -> Result<Value, SyntaxError> {
 
 /// A quoted string. Inside `${ … }` quotes and line ends belong to the string, as HCL has it.
 fn string(scanner: &mut Scanner<'_>) -> Result<String, SyntaxError> {
+    let begin = scanner.mark();
     scanner.bump();
     let mut out = Vec::new();
     let mut depth = 0_u32;
     loop {
         match scanner.bump() {
-            None => return scanner.fail("literal not terminated"),
+            None => return Scanner::fail_at(begin, "literal not terminated"),
             Some(b'"') if depth == 0 => return scanner.text(out),
-            Some(b'\n') if depth == 0 => return scanner.fail("literal not terminated"),
+            Some(b'\n') if depth == 0 => return Scanner::fail_at(begin, "literal not terminated"),
             Some(b'\\') if depth == 0 => scanner.escape(&mut out)?,
             Some(b'$') if scanner.peek() == Some(b'{') => {
                 scanner.bump();

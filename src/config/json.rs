@@ -105,6 +105,7 @@ fn list(scanner: &mut Scanner<'_>) -> Result<Value, SyntaxError> {
 }
 
 fn string(scanner: &mut Scanner<'_>) -> Result<String, SyntaxError> {
+    let begin = scanner.mark();
     scanner.bump();
     let mut out = Vec::new();
     loop {
@@ -115,7 +116,7 @@ fn string(scanner: &mut Scanner<'_>) -> Result<String, SyntaxError> {
                 return scanner.fail("a control character inside a string");
             }
             Some(byte) => out.push(byte),
-            None => return scanner.fail("literal not terminated"),
+            None => return Scanner::fail_at(begin, "literal not terminated"),
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::config::schema::KEYS;
 use crate::config::schema::Kind;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// A value of a key's type.
@@ -37,6 +38,8 @@ pub enum Typed {
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
     values: BTreeMap<&'static str, (Typed, Origin)>,
+    /// Keys that somebody tried to set to something that was refused.
+    refused: BTreeSet<&'static str>,
 }
 
 impl Settings {
@@ -54,6 +57,17 @@ impl Settings {
             (old, new) => *old = new,
         }
         *place = origin;
+    }
+
+    /// Notes that the key's value was refused: what its absence would break is not worth a second report.
+    pub fn refuse(&mut self, key: &'static str) {
+        self.refused.insert(key);
+    }
+
+    /// Whether a value of the key was refused.
+    #[must_use]
+    pub fn was_refused(&self, key: &str) -> bool {
+        self.refused.contains(key)
     }
 
     /// Sets everything that `later` sets.

@@ -142,9 +142,11 @@ impl Reader<'_> {
             return; // JSON's null leaves the key unset.
         }
         let Some(typed) = self.typed(key, entry) else {
+            self.settings.refuse(key.path);
             return;
         };
         if let Err((what, remedy)) = check_bounds(key, &typed) {
+            self.settings.refuse(key.path);
             self.problem(entry.line, key.path, what, remedy);
             return;
         }

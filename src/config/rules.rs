@@ -22,7 +22,11 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
+    /// Reports a broken rule of the key, unless the key's value itself was refused.
     fn refuse(&mut self, key: &str, what: impl Into<String>, remedy: impl Into<String>) {
+        if self.settings.was_refused(key) {
+            return;
+        }
         self.problems
             .push(Problem::new(self.settings.origin(key), key, what).remedy(remedy));
     }

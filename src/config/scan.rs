@@ -103,13 +103,22 @@ impl<'a> Scanner<'a> {
         text.strip_suffix('\r').map_or(text.clone(), str::to_owned)
     }
 
+    /// This place, for [`Self::fail_at`].
+    pub(super) fn mark(&self) -> (u32, usize) {
+        (self.line, self.at.saturating_sub(self.line_start) + 1)
+    }
+
     pub(super) fn fail<T>(&self, what: impl Into<String>) -> Result<T, SyntaxError> {
-        let column = self.at.saturating_sub(self.line_start) + 1;
-        Err(SyntaxError {
-            line: self.line,
-            column,
-            what: what.into(),
-        })
+        Self::fail_at(self.mark(), what)
+    }
+
+    /// Fails at a place that was marked: where something began that does not end.
+    pub(super) fn fail_at<T>(
+        (line, column): (u32, usize),
+        what: impl Into<String>,
+    ) -> Result<T, SyntaxError> {
+        let what = what.into();
+        Err(SyntaxError { line, column, what })
     }
 
     /// What stands here, for messages.

@@ -3,6 +3,7 @@
 mod architecture;
 mod bootstrap;
 mod cli;
+mod config;
 mod rpc_wire;
 mod support;
 mod tls_cli;

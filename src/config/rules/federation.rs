@@ -14,11 +14,11 @@ pub(super) fn check(check: &mut Check<'_>) {
 
 fn requirements(check: &mut Check<'_>) {
     let config = check.config;
-    if !config.connect.enabled {
+    if !config.connect.enabled && !check.settings.was_refused("connect.enabled") {
         let what = format!("'{SWITCH}=true' requires 'connect.enabled=true'");
         check.refuse(SWITCH, what, "connect.enabled is false");
     }
-    if !config.server {
+    if !config.server && !check.settings.was_refused("server") {
         check.refuse(
             SWITCH,
             format!("'{SWITCH} = true' requires 'server = true'"),

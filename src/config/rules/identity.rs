@@ -68,6 +68,10 @@ fn roles(check: &mut Check<'_>) {
             format!("bootstrap_expect is {expect}, server is false"),
         );
     }
+    if expect > 1 {
+        let what = format!("bootstrap_expect > 0: expecting {expect} servers");
+        check.warn("bootstrap_expect", what, "");
+    }
     match expect {
         1 => check.warn("bootstrap_expect", "BootstrapExpect is set to 1; this is the same as Bootstrap mode.", ""),
         2 => check.warn(

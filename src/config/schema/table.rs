@@ -60,6 +60,7 @@ pub static KEYS: &[Key] = &[
     text("addresses.http", ""),
     text("addresses.https", ""),
     text("addresses.grpc", ""),
+    text_map("tagged_addresses"),
     bool("translate_wan_addrs", "false"),
     text("unix_sockets.group", ""),
     text("unix_sockets.mode", ""),
