@@ -2,6 +2,7 @@
 
 pub mod delta;
 pub mod frame;
+pub mod generate;
 pub mod ledger;
 pub mod order;
 pub mod quarantine;
@@ -10,5 +11,6 @@ pub mod session;
 pub mod sotw;
 pub mod source;
 pub mod status;
+pub mod store_source;
 pub mod subscription;
 pub mod wire;

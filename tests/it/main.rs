@@ -8,4 +8,5 @@ mod rpc_wire;
 mod support;
 mod tls_cli;
 mod tls_settings;
+mod xds_golden;
 mod xds_session;
