@@ -1,3 +1,4 @@
 //! Builders and helpers for tests; nothing in production imports it.
 
+pub mod config;
 pub mod fuzz;

@@ -141,6 +141,48 @@ pub fn known() -> impl Iterator<Item = (&'static str, Option<&'static str>)> {
     sources.chain(FLAGS.iter().map(|flag| (flag.name, Some(flag.key))))
 }
 
+/// One line per flag: its form, the key it sets, and that key's default.
+#[must_use]
+pub fn help() -> String {
+    let mut out = String::from(
+        "Usage: crossway agent [flags]\n\nFlags set keys of the configuration; files come first, flags override them.\n\n",
+    );
+    for (form, what) in [
+        (
+            "-config-dir=DIR",
+            "read the .hcl and .json files of a directory; may be repeated",
+        ),
+        ("-config-file=FILE", "read a file; may be repeated"),
+        (
+            "-config-format=FORMAT",
+            "hcl or json, whatever the files' names",
+        ),
+        ("-dev", "one server with its state in memory, on loopback"),
+        ("-hcl=TEXT", "a piece of configuration; may be repeated"),
+    ] {
+        out.push_str(&format!("  {form:<36} {what}\n"));
+    }
+    for flag in FLAGS {
+        let Some(key) = schema::find(flag.key) else {
+            continue;
+        };
+        let form = match key.kind {
+            Kind::Bool => format!("-{}", flag.name),
+            Kind::Int | Kind::Float => format!("-{}=NUMBER", flag.name),
+            Kind::Duration => format!("-{}=DURATION", flag.name),
+            Kind::TextMap => format!("-{}=KEY:VALUE", flag.name),
+            _ => format!("-{}=TEXT", flag.name),
+        };
+        let more = match (key.kind, key.default) {
+            (Kind::Texts | Kind::TextMap, _) => "; may be repeated".to_owned(),
+            (Kind::Bool, _) | (_, "") => String::new(),
+            (_, default) => format!("; default {default}"),
+        };
+        out.push_str(&format!("  {form:<36} {}{more}\n", key.path));
+    }
+    out
+}
+
 #[derive(Default)]
 struct Parser {
     sources: Sources,
@@ -327,6 +369,23 @@ mod tests {
     fn every_flag_sets_a_known_key() {
         for flag in FLAGS {
             assert!(schema::find(flag.key).is_some(), "-{}", flag.name);
+        }
+    }
+
+    #[test]
+    fn the_help_names_every_flag_with_its_key() {
+        let help = help();
+        for (name, key) in known() {
+            let mut lines = help.lines();
+            let line = lines.find(|line| {
+                line.split_whitespace()
+                    .next()
+                    .is_some_and(|form| form.split('=').next() == Some(&format!("-{name}")))
+            });
+            assert!(
+                line.is_some_and(|line| line.contains(key.unwrap_or(""))),
+                "-{name}"
+            );
         }
     }
 

@@ -239,7 +239,8 @@ fn number(scanner: &mut Scanner<'_>) -> Result<Value, SyntaxError> {
     match text.parse::<f64>() {
         Ok(float) if is_float && float.is_finite() => Ok(Value::Float(float)),
         _ => scanner.fail(format!(
-            "{text:?} is not a number; quote it if it is a string (durations are)"
+            "{} is not a number; quote it if it is a string (durations are)",
+            begin_of(&text)
         )),
     }
 }
@@ -250,8 +251,19 @@ fn word(scanner: &mut Scanner<'_>) -> Result<Value, SyntaxError> {
         "true" => Ok(Value::Bool(true)),
         "false" => Ok(Value::Bool(false)),
         _ => scanner.fail(format!(
-            "Unknown token: IDENT {text}; strings need quotes: \"{text}\""
+            "Unknown token: IDENT {}; strings need quotes",
+            begin_of(&text)
         )),
+    }
+}
+
+/// Enough of a word to find it; the rest may belong to a secret that somebody forgot to quote.
+fn begin_of(text: &str) -> String {
+    let begin: String = text.chars().take(8).collect();
+    if begin.len() < text.len() {
+        format!("{begin}\u{2026}")
+    } else {
+        begin
     }
 }
 

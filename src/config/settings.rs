@@ -25,6 +25,8 @@ pub use security::Tls;
 pub use security::TlsVersion;
 
 use crate::config::problem::Origin;
+use crate::telemetry::LogOptions;
+use crate::telemetry::MetricsOptions;
 
 /// One server's configuration.
 #[derive(Debug, Clone)]
@@ -290,4 +292,25 @@ pub struct CheckRules {
     pub deregister_interval_min: Duration,
     /// How often critical services are looked at.
     pub reap_interval: Duration,
+}
+
+impl From<&Log> for LogOptions {
+    fn from(log: &Log) -> Self {
+        Self {
+            level: log.level.clone(),
+            json: log.json,
+            file: log.file.clone(),
+        }
+    }
+}
+
+impl From<&Telemetry> for MetricsOptions {
+    fn from(telemetry: &Telemetry) -> Self {
+        Self {
+            prefix: telemetry.prefix.clone(),
+            filter_default: telemetry.filter_default,
+            allowed_prefixes: telemetry.allowed_prefixes.clone(),
+            blocked_prefixes: telemetry.blocked_prefixes.clone(),
+        }
+    }
 }

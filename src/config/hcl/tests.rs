@@ -82,7 +82,11 @@ fn json_when_it_begins_with_a_brace() {
 fn errors_name_the_place() {
     check_err("a = null", "Unknown token: IDENT null");
     check_err("a = 1\nb {\n c = 2\n", "expected closing RBRACE");
-    check_err("a = 10s", "quote it");
+    check_err("a = 10s", "10s is not a number; quote it");
+    check_err(
+        "token = 11111111-2222-3333",
+        "11111111\u{2026} is not a number",
+    );
     check_err("a = \"x\nb = 1", "literal not terminated");
     check_err("a = [1 2]", "',' or ']' expected");
     check_err("a = [", "list not terminated");

@@ -257,7 +257,7 @@ pub static KEYS: &[Key] = &[
     text("telemetry.metrics_prefix", "consul"),
     bool("telemetry.filter_default", "true").reloads(),
     texts("telemetry.prefix_filter").reloads(),
-    bool("telemetry.disable_hostname", "false"),
+    bool("telemetry.disable_hostname", "false").never(),
     time("telemetry.prometheus_retention_time", "0s"),
     text("telemetry.dogstatsd_addr", "").never(),
     text("telemetry.statsd_address", "").never(),
