@@ -255,7 +255,11 @@ impl Subscription {
     pub fn subscribe_again_to_all(&mut self) {
         self.wildcard = true;
         self.ledger.doubt_all();
-        self.overtake_all();
+        let pending = self.pending.iter().flat_map(|pending| &pending.items);
+        let under_way: Vec<_> = pending.map(|(item, _)| Arc::clone(item.name())).collect();
+        for name in under_way {
+            self.doubt(&name);
+        }
     }
 
     /// The client gives up its subscription to everything; names that it asked for stay.
@@ -266,15 +270,6 @@ impl Subscription {
             self.ledger.keep_named();
             self.pending = pending;
             self.overtake_unnamed();
-        }
-    }
-
-    fn overtake_all(&mut self) {
-        if let Some(pending) = &mut self.pending {
-            pending
-                .items
-                .iter_mut()
-                .for_each(|(_, counts)| *counts = false);
         }
     }
 

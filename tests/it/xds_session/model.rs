@@ -273,7 +273,7 @@ impl Client {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 3000,
+        cases: 5000,
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
@@ -290,5 +290,47 @@ proptest! {
             client.play(step);
         }
         client.finish();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 2000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn any_bytes_of_a_client_are_survived(data in proptest::collection::vec(any::<u8>(), 0..200)) {
+        crossway::testing::fuzz::xds::fuzz_xds_request(&data);
+    }
+
+    /// Framed requests with random content get further than random bytes.
+    #[test]
+    fn any_requests_are_survived(
+        cut in any::<u8>(),
+        requests in proptest::collection::vec(
+            (0usize..6, "[ab*]{0,2}", "[ab*]{0,2}", "0000000[0-3]|x", any::<bool>()),
+            0..12,
+        ),
+    ) {
+        let mut data = vec![cut];
+        for (index, sub, unsub, nonce, refuse) in requests {
+            let list = |text: String| text.chars().map(String::from).collect::<Vec<_>>();
+            let kind = ResourceType::ALL.get(index);
+            let request = DeltaRequest {
+                type_url: kind.map_or("x", |kind| kind.url()).to_owned(),
+                resource_names_subscribe: list(sub),
+                resource_names_unsubscribe: list(unsub),
+                response_nonce: nonce,
+                error_detail: refuse.then(ErrorDetail::default),
+                ..Default::default()
+            }
+            .encode_to_vec();
+            data.push(0);
+            data.extend_from_slice(&u32::try_from(request.len()).unwrap().to_be_bytes());
+            data.extend_from_slice(&request);
+        }
+        crossway::testing::fuzz::xds::fuzz_xds_request(&data);
     }
 }
