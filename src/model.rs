@@ -12,6 +12,7 @@ pub mod check;
 pub mod config_entry;
 pub mod duration;
 pub mod federation_state;
+pub mod filter;
 pub mod ids;
 pub mod kv;
 pub mod query;

@@ -1,4 +1,5 @@
 use super::*;
+use proptest::prelude::*;
 use regex::Regex;
 
 fn options() -> Options {
@@ -166,4 +167,40 @@ fn the_cluster_type_follows_the_addresses() {
     );
     assert_eq!(kind(vec![unix(), ip()]).unwrap_err(), Error::MixedEndpoints);
     assert_eq!(kind(vec![]).unwrap_err(), Error::NoEndpoint);
+}
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        "\\PC{0,20}".prop_map(Value::from),
+        "(udp|unix|tcp)://[$a-z0-9.:{}/]{0,20}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 16, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map("[a-z_]{0,8}", inner, 0..4)
+                .prop_map(|map| map.into_iter().collect()),
+        ]
+    })
+}
+
+proptest! {
+    /// Whatever the configuration says, there is a document or an error that names the key.
+    #[test]
+    fn any_proxy_configuration_gives_a_document_or_names_a_key(
+        key in prop::sample::select(vec![
+            "envoy_statsd_url", "envoy_dogstatsd_url", "envoy_stats_tags", "envoy_prometheus_bind_addr",
+            "envoy_stats_bind_addr", "envoy_bootstrap_json_tpl", "envoy_extra_static_clusters_json",
+            "envoy_extra_static_listeners_json", "envoy_extra_stats_sinks_json", "envoy_stats_config_json",
+            "envoy_stats_flush_interval", "envoy_tracing_json",
+        ]),
+        value in any_json(),
+    ) {
+        match render_with(json!({ key: value })) {
+            Ok(document) => prop_assert!(document.is_object()),
+            Err(error) => prop_assert!(error.to_string().contains(key)),
+        }
+    }
 }

@@ -4,6 +4,7 @@
 //!  flags ──plan──▶ Plan ─┬─ binary   (Envoy is there and new enough?)
 //!                        ├─ lookup   (server, its gRPC ports, the proxy or the names already taken)
 //!                        ├─ registration, targets, bootstrap   pure: what to store, whom to dial, the document
+//!                        │  (options gathers what they need)
 //!                        └─ exec     (PUT the registration, then replace this process)
 //! ```
 //! Everything that can fail comes before the registration, and a failure after it takes the registration back.
@@ -13,6 +14,7 @@ mod binary;
 mod envoy;
 mod exec;
 mod lookup;
+mod options;
 mod plan;
 mod registration;
 mod targets;
@@ -32,4 +34,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args {
         Args::Envoy(flags) => envoy::run(&flags),
     }
+}
+
+/// Tells the user something on the way.
+fn notice(text: &str) {
+    eprintln!("==> {text}");
 }

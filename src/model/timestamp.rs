@@ -57,6 +57,20 @@ impl Timestamp {
         self == Self::ZERO
     }
 
+    /// The next nanosecond.
+    pub fn just_after(self) -> Self {
+        match self.nanos {
+            999_999_999 => Self {
+                seconds: self.seconds.saturating_add(1),
+                nanos: 0,
+            },
+            nanos => Self {
+                nanos: nanos + 1,
+                ..self
+            },
+        }
+    }
+
     /// How long before `later` this was; zero when it was not.
     pub fn age(self, later: Self) -> Duration {
         let nanos = (i128::from(later.seconds) - i128::from(self.seconds)) * 1_000_000_000

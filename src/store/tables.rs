@@ -1,6 +1,7 @@
 //! One file per table: how it is written and how it is read.
 
 pub mod ca;
+pub mod changes;
 pub mod checks;
 pub mod config_entries;
 pub mod federation_states;

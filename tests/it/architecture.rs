@@ -19,6 +19,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("federation", &["model", "store", "rpc", "consensus"]),
     ("local", &["model", "store", "consensus"]),
     ("probe", &["model", "store", "consensus", "local"]),
+    ("reconcile", &["model", "store", "consensus"]),
     ("proxycfg", &["model", "store"]),
     ("xds", &["model", "proto", "store", "proxycfg"]),
     (
@@ -56,6 +57,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "federation",
             "local",
             "probe",
+            "reconcile",
             "proxycfg",
             "xds",
             "api",

@@ -773,7 +773,8 @@ fn dev_mode() {
 #[test]
 fn tests_get_free_ports() {
     let dir = tempfile::tempdir().unwrap();
-    let config = crossway::testing::config::on_free_ports(dir.path(), "datacenter = \"dc7\"").unwrap();
+    let config =
+        crossway::testing::config::on_free_ports(dir.path(), "datacenter = \"dc7\"").unwrap();
     assert_eq!(config.identity.datacenter, "dc7");
     assert_eq!(config.addresses.rpc_bind.to_string(), "127.0.0.1:0");
     assert_eq!(config.addresses.http[0].to_string(), "127.0.0.1:0");

@@ -135,4 +135,14 @@ mod tests {
         assert!(error("=0.0.0.0").contains("no name"));
         assert!(error("lan=:443").contains("no address"));
     }
+
+    proptest::proptest! {
+        /// What is accepted reads the same when it is printed and read again.
+        #[test]
+        fn any_text_is_an_address_or_an_error(text in "[\\[\\]a-f0-9.:=x-]{0,24}") {
+            if let Ok(address) = parse(&text, 443) {
+                proptest::prop_assert_eq!(parse(&address.to_string(), 443), Ok(address));
+            }
+        }
+    }
 }

@@ -346,4 +346,20 @@ mod tests {
             Err(TargetError::Mixed(_))
         ));
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_server_description_gives_targets_or_an_error(
+            plain in proptest::option::of(proptest::prelude::any::<i64>()),
+            tls in proptest::option::of(proptest::prelude::any::<i64>()),
+            address in "[tcp:/0-9.\\[\\]]{0,24}",
+            host in "[a-z0-9.:]{0,16}",
+            has_ca: bool,
+        ) {
+            let info = info(json!({"plain": plain, "tls": tls}), &[&address]);
+            if let Ok(targets) = discovered(&info, Some(&host), &servers(), has_ca) {
+                proptest::prop_assert!(has_ca || !targets.tls);
+            }
+        }
+    }
 }
