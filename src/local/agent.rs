@@ -1,0 +1,537 @@
+//! The handle callers use: registers, reports, answers. The shell around [`LocalState`].
+
+use crate::local::checks::{DEFAULT_OUTPUT_MAX, Limits, Report};
+use crate::local::definition::{CheckDefinition, DefinitionError, ServiceDefinition};
+use crate::local::files::{FileError, Files, StoredCheck, StoredService, StoredStatus};
+use crate::local::state::{LocalCheck, LocalService, LocalState, NewCheck, Refused, Rules, Source};
+use crate::model::catalog::{META_WAN_FEDERATION, StringMap};
+use crate::model::{
+    CheckId, CheckStatus, Datacenter, NodeId, NodeName, NodeService, ServiceId, ServiceKind,
+};
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tokio::sync::{Notify, watch};
+
+/// This server as the catalog knows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// The own datacenter.
+    pub datacenter: Datacenter,
+    /// The node's name.
+    pub node: NodeName,
+    /// The node's UUID.
+    pub id: NodeId,
+    /// The node's address.
+    pub address: String,
+    /// `lan`, `wan` and their kin.
+    pub tagged_addresses: StringMap,
+    /// The node's metadata.
+    pub meta: StringMap,
+}
+
+/// How local services are kept and synced.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Who this server is.
+    pub identity: Identity,
+    /// Where registrations are kept; `None` (`-dev`) keeps nothing.
+    pub data_dir: Option<PathBuf>,
+    /// `check_update_interval`: about how long a change of output alone may wait. Zero writes it at once. Default 5 m.
+    pub check_update_interval: Duration,
+    /// `check_output_max_size`: bytes of output kept, at least 1. Default 4096.
+    pub output_max: usize,
+    /// `discard_check_output`: keep no output at all. Default false.
+    pub discard_output: bool,
+    /// Time between two comparisons with the whole catalog, before scaling with the number of nodes. Default 1 m.
+    pub sync_interval: Duration,
+    /// Time until a failed write is tried again. Default 15 s.
+    pub retry_interval: Duration,
+    /// Bounds of definitions.
+    pub limits: Limits,
+}
+
+impl Config {
+    /// The defaults for this server.
+    pub fn new(identity: Identity) -> Self {
+        Self {
+            identity,
+            data_dir: None,
+            check_update_interval: Duration::from_secs(300),
+            output_max: DEFAULT_OUTPUT_MAX,
+            discard_output: false,
+            sync_interval: Duration::from_secs(60),
+            retry_interval: Duration::from_secs(15),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Why a registration or a report is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The definition is wrong.
+    #[error(transparent)]
+    Definition(#[from] DefinitionError),
+    /// It does not fit what is registered.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// It could not be kept; nothing was changed.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+/// Services and checks registered with this server. Cloning it shares them.
+#[derive(Clone)]
+pub struct Local {
+    pub(super) inner: Arc<Inner>,
+}
+
+pub(super) struct Inner {
+    pub(super) config: Config,
+    pub(super) state: Mutex<LocalState>,
+    /// Wakes the sync loop.
+    pub(super) changed: Notify,
+    /// Counts changes of services, for those who wait for one.
+    services: watch::Sender<u64>,
+    files: Option<Files>,
+    /// One registration at a time, so that files and state change in the same order.
+    order: tokio::sync::Mutex<()>,
+    /// Reported statuses that are not kept yet.
+    unsaved: Mutex<BTreeSet<CheckId>>,
+}
+
+impl Local {
+    /// Loads what the data directory holds. Files that cannot be read are returned with what is wrong with them; the rest
+    /// is loaded. To be called before [`Local::configure`].
+    ///
+    /// # Errors
+    /// The data directory cannot be written.
+    pub fn open(config: Config) -> Result<(Self, Vec<FileError>), FileError> {
+        let files = config.data_dir.as_deref().map(Files::open).transpose()?;
+        let rules = Rules {
+            limits: config.limits,
+            check_update_interval: config.check_update_interval,
+            output_max: config.output_max,
+            discard_output: config.discard_output,
+        };
+        let state = LocalState::new(&config.identity, rules);
+        let local = Self {
+            inner: Arc::new(Inner {
+                config,
+                state: Mutex::new(state),
+                changed: Notify::new(),
+                services: watch::Sender::new(0),
+                files,
+                order: tokio::sync::Mutex::new(()),
+                unsaved: Mutex::default(),
+            }),
+        };
+        let problems = local.load();
+        Ok((local, problems))
+    }
+
+    fn load(&self) -> Vec<FileError> {
+        let Some(files) = &self.inner.files else {
+            return Vec::new();
+        };
+        let loaded = files.load();
+        let (now, wall) = (now(), unix_seconds());
+        let mut state = self.inner.state.lock();
+        for stored in loaded.services {
+            state.put_service(stored.service, stored.token, Source::Request);
+        }
+        for stored in loaded.checks {
+            let id = stored.definition.id.clone();
+            let put = self
+                .prepare(stored.definition, Source::Request)
+                .and_then(|new| Ok(state.put_check(new, now, &mut rand::rng())?));
+            if let Err(error) = put {
+                tracing::warn!(check = %id, %error, "a kept check is not loaded");
+            }
+        }
+        for stored in loaded.statuses {
+            if let Some(left) = stored.expires.checked_sub(wall) {
+                let report = Report {
+                    status: stored.status,
+                    output: stored.output,
+                };
+                let left = Duration::from_secs(left);
+                state.restore_report(&stored.check_id, report, left, now);
+            }
+        }
+        loaded.problems
+    }
+
+    fn prepare(&self, definition: CheckDefinition, source: Source) -> Result<NewCheck, Error> {
+        Ok(NewCheck {
+            plan: definition.plan(self.inner.config.limits)?,
+            definition,
+            source,
+        })
+    }
+
+    /// Registers what configuration files define. What the data directory held under the same id is forgotten.
+    ///
+    /// # Errors
+    /// A definition breaks a rule, or a file of the same id cannot be removed.
+    pub async fn configure(
+        &self,
+        services: Vec<ServiceDefinition>,
+        checks: Vec<CheckDefinition>,
+    ) -> Result<(), Error> {
+        for service in services {
+            self.put_service(service, Source::Configuration, true)
+                .await?;
+        }
+        for check in checks {
+            self.put_check(check, Source::Configuration).await?;
+        }
+        Ok(())
+    }
+
+    /// Registers a service and its checks. With `replace_checks`, checks of an earlier registration that are not among
+    /// the new ones go.
+    ///
+    /// # Errors
+    /// The definition breaks a rule, or it cannot be kept.
+    pub async fn register_service(
+        &self,
+        definition: ServiceDefinition,
+        replace_checks: bool,
+    ) -> Result<(), Error> {
+        self.put_service(definition, Source::Request, replace_checks)
+            .await
+    }
+
+    async fn put_service(
+        &self,
+        mut definition: ServiceDefinition,
+        source: Source,
+        replace_checks: bool,
+    ) -> Result<(), Error> {
+        definition.validate(self.inner.config.limits)?;
+        definition.complete();
+        warn_about_meta(&definition.service);
+        let ServiceDefinition {
+            service,
+            checks,
+            token,
+            ..
+        } = definition;
+        let checks = name_checks(&service, checks)
+            .into_iter()
+            .map(|check| self.prepare(check, source))
+            .collect::<Result<Vec<_>, Error>>()?;
+        let _order = self.inner.order.lock().await;
+        let obsolete = if replace_checks {
+            self.obsolete_checks(&service.id, &checks)
+        } else {
+            Vec::new()
+        };
+        self.keep_service(&service, &token, &checks, &obsolete, source)
+            .await?;
+        let now = now();
+        {
+            let mut state = self.inner.state.lock();
+            tracing::info!(service = %service.id, kind = service.kind.as_str(), "service registered");
+            state.put_service(service, token, source);
+            for check in checks {
+                state.put_check(check, now, &mut rand::rng())?;
+            }
+            for check in &obsolete {
+                state.remove_check(check);
+            }
+        }
+        self.services_changed();
+        Ok(())
+    }
+
+    fn obsolete_checks(&self, service: &ServiceId, new: &[NewCheck]) -> Vec<CheckId> {
+        let state = self.inner.state.lock();
+        let old = state.checks_of(service.as_str());
+        old.map(|row| row.check.check_id.clone())
+            .filter(|id| new.iter().all(|check| check.definition.id != *id))
+            .collect()
+    }
+
+    async fn keep_service(
+        &self,
+        service: &NodeService,
+        token: &str,
+        checks: &[NewCheck],
+        obsolete: &[CheckId],
+        source: Source,
+    ) -> Result<(), Error> {
+        let service = StoredService {
+            service: service.clone(),
+            token: token.to_owned(),
+        };
+        let stored = |check: &NewCheck| StoredCheck {
+            definition: check.definition.clone(),
+        };
+        let checks: Vec<StoredCheck> = checks.iter().map(stored).collect();
+        let obsolete = obsolete.to_vec();
+        self.with_files(move |files| {
+            for id in &obsolete {
+                files.remove_check(id)?;
+            }
+            if source == Source::Configuration {
+                files.remove_service(&service.service.id)?;
+                return checks
+                    .iter()
+                    .try_for_each(|check| files.remove_check(&check.definition.id));
+            }
+            files.put_service(&service)?;
+            checks.iter().try_for_each(|check| files.put_check(check))
+        })
+        .await
+    }
+
+    /// Removes a service and its checks. Answers whether there was one.
+    ///
+    /// # Errors
+    /// Its files cannot be removed.
+    pub async fn deregister_service(&self, id: &ServiceId) -> Result<bool, Error> {
+        let _order = self.inner.order.lock().await;
+        let checks: Vec<CheckId> = {
+            let state = self.inner.state.lock();
+            if state.service(id.as_str()).is_none() {
+                return Ok(false);
+            }
+            let checks = state.checks_of(id.as_str());
+            checks.map(|row| row.check.check_id.clone()).collect()
+        };
+        let service = id.clone();
+        self.with_files(move |files| {
+            checks
+                .iter()
+                .try_for_each(|check| files.remove_check(check))?;
+            files.remove_service(&service)
+        })
+        .await?;
+        self.inner.state.lock().remove_service(id);
+        tracing::info!(service = %id, "service deregistered");
+        self.services_changed();
+        Ok(true)
+    }
+
+    /// Registers a check that stands alone or belongs to a registered service.
+    ///
+    /// # Errors
+    /// The definition breaks a rule, its service is not registered here, or it cannot be kept.
+    pub async fn register_check(&self, definition: CheckDefinition) -> Result<(), Error> {
+        self.put_check(definition, Source::Request).await
+    }
+
+    async fn put_check(
+        &self,
+        mut definition: CheckDefinition,
+        source: Source,
+    ) -> Result<(), Error> {
+        definition.validate(self.inner.config.limits)?;
+        if definition.id.is_empty() {
+            definition.id = definition.name.as_str().into();
+        }
+        let new = self.prepare(definition.clone(), source)?;
+        let _order = self.inner.order.lock().await;
+        let service = &definition.service_id;
+        let known = self.inner.state.lock().service(service.as_str()).is_some();
+        if !service.is_empty() && !known {
+            return Err(Refused::NoService(service.clone()).into());
+        }
+        let stored = StoredCheck { definition };
+        self.with_files(move |files| match source {
+            Source::Configuration => files.remove_check(&stored.definition.id),
+            Source::Request => files.put_check(&stored),
+        })
+        .await?;
+        let id = new.definition.id.clone();
+        let put = self
+            .inner
+            .state
+            .lock()
+            .put_check(new, now(), &mut rand::rng());
+        put?;
+        tracing::info!(check = %id, "check registered");
+        self.inner.changed.notify_one();
+        Ok(())
+    }
+
+    /// Removes a check. Answers whether there was one.
+    ///
+    /// # Errors
+    /// Its files cannot be removed.
+    pub async fn deregister_check(&self, id: &CheckId) -> Result<bool, Error> {
+        let _order = self.inner.order.lock().await;
+        let check = id.clone();
+        self.with_files(move |files| files.remove_check(&check))
+            .await?;
+        let removed = self.inner.state.lock().remove_check(id);
+        if removed {
+            tracing::info!(check = %id, "check deregistered");
+            self.inner.changed.notify_one();
+        }
+        Ok(removed)
+    }
+
+    /// Takes a service's report about itself.
+    ///
+    /// # Errors
+    /// There is no such check, or this server runs it.
+    pub fn report(&self, id: &CheckId, status: CheckStatus, output: String) -> Result<(), Error> {
+        let report = Report { status, output };
+        {
+            let mut state = self.inner.state.lock();
+            state.report(id, report, now(), &mut rand::rng())?;
+        }
+        if self.inner.files.is_some() {
+            self.inner.unsaved.lock().insert(id.clone());
+        }
+        self.inner.changed.notify_one();
+        Ok(())
+    }
+
+    /// Keeps reported statuses that are not kept yet. The sync loop calls it at most once a second and when it ends.
+    pub(super) async fn save_statuses(&self) {
+        let unsaved = std::mem::take(&mut *self.inner.unsaved.lock());
+        if unsaved.is_empty() {
+            return;
+        }
+        let wall = unix_seconds();
+        let statuses: Vec<StoredStatus> = {
+            let (state, now) = (self.inner.state.lock(), now());
+            let rows = unsaved.iter().filter_map(|id| {
+                let row = state.check(id.as_str())?;
+                let left = state
+                    .report_counts_until(id)?
+                    .saturating_duration_since(now);
+                Some(StoredStatus {
+                    check_id: id.clone(),
+                    status: row.check.status,
+                    output: row.check.output.clone(),
+                    expires: wall + left.as_secs(),
+                })
+            });
+            rows.collect()
+        };
+        let saved = self
+            .with_files(move |files| statuses.iter().try_for_each(|s| files.put_status(s)))
+            .await;
+        if let Err(error) = saved {
+            tracing::warn!(%error, "reported statuses are not kept over a restart");
+        }
+    }
+
+    /// Whether reports wait to be kept.
+    pub(super) fn has_unsaved(&self) -> bool {
+        !self.inner.unsaved.lock().is_empty()
+    }
+
+    async fn with_files(
+        &self,
+        work: impl FnOnce(&Files) -> Result<(), FileError> + Send + 'static,
+    ) -> Result<(), Error> {
+        let Some(files) = self.inner.files.clone() else {
+            return Ok(());
+        };
+        match tokio::task::spawn_blocking(move || work(&files)).await {
+            Ok(result) => Ok(result?),
+            // The runtime is going down; the process ends with it.
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn services_changed(&self) {
+        self.inner.services.send_modify(|n| *n += 1);
+        self.inner.changed.notify_one();
+    }
+
+    /// Who this server is.
+    pub fn identity(&self) -> &Identity {
+        &self.inner.config.identity
+    }
+
+    /// Bounds of definitions.
+    pub fn limits(&self) -> Limits {
+        self.inner.config.limits
+    }
+
+    /// All services, in id order.
+    pub fn services(&self) -> Vec<LocalService> {
+        self.inner.state.lock().services().cloned().collect()
+    }
+
+    /// One service.
+    pub fn service(&self, id: &str) -> Option<LocalService> {
+        self.inner.state.lock().service(id).cloned()
+    }
+
+    /// All checks, in id order.
+    pub fn checks(&self) -> Vec<LocalCheck> {
+        self.inner.state.lock().checks().cloned().collect()
+    }
+
+    /// Checks of one service, and those of the node that concern every service.
+    pub fn checks_of(&self, service: &str) -> Vec<LocalCheck> {
+        let state = self.inner.state.lock();
+        let own = state.checks_of(service).cloned();
+        let of_node = state.checks_of("").cloned();
+        own.chain(of_node).collect()
+    }
+
+    /// Changes whenever a service is registered or deregistered.
+    pub fn service_changes(&self) -> watch::Receiver<u64> {
+        self.inner.services.subscribe()
+    }
+}
+
+/// Ids and names for checks that have none: `service:<id>`, and with a number when there are several.
+fn name_checks(service: &NodeService, checks: Vec<CheckDefinition>) -> Vec<CheckDefinition> {
+    let several = checks.len() > 1;
+    let named = checks.into_iter().enumerate().map(|(at, mut check)| {
+        if check.id.is_empty() {
+            check.id = if several {
+                format!("service:{}:{}", service.id, at + 1).into()
+            } else {
+                format!("service:{}", service.id).into()
+            };
+        }
+        if check.name.is_empty() {
+            check.name = format!("Service '{}' check", service.service);
+        }
+        check.service_id = service.id.clone();
+        check
+    });
+    named.collect()
+}
+
+/// Only the value 1 opens the way to the servers; other values are kept, as in Consul, but hardly meant (C016).
+fn warn_about_meta(service: &NodeService) {
+    let value = service.meta.get(META_WAN_FEDERATION);
+    if let (Some(value), ServiceKind::MeshGateway) = (value, &service.kind) {
+        if value != "1" {
+            tracing::warn!(
+                service = %service.id,
+                value,
+                "meta {META_WAN_FEDERATION} counts only with the value \"1\": this gateway is no way to the servers"
+            );
+        }
+    }
+}
+
+/// The shell's clock; tokio's, so that tests can stop it.
+pub(super) fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "expiry times in files must outlive the process"
+)]
+fn unix_seconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |d| d.as_secs())
+}
