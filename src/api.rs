@@ -9,6 +9,7 @@
 //! Absent on purpose: no JSON, no status codes, no msgpack. The requests are the ones of [`crate::model::query`], so that
 //! the RPC edge passes on what it decoded.
 
+pub mod agent;
 pub mod catalog;
 pub mod config_entry;
 pub mod connect;
@@ -25,6 +26,7 @@ pub mod status;
 pub use error::Error;
 pub use read::Answer;
 
+use crate::api::agent::Agent;
 use crate::api::route::Consistency;
 use crate::consensus::{Consensus, ProposeError};
 use crate::model::{Datacenter, NodeName};
@@ -72,6 +74,7 @@ pub struct Api {
 struct Inner {
     settings: Settings,
     consensus: Consensus,
+    agent: Option<Agent>,
 }
 
 impl Api {
@@ -81,8 +84,24 @@ impl Api {
             inner: Arc::new(Inner {
                 settings,
                 consensus,
+                agent: None,
             }),
         }
+    }
+
+    /// Verbs over the replicated state, and those of this server's own agent.
+    pub fn with_agent(settings: Settings, consensus: Consensus, agent: Agent) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                settings,
+                consensus,
+                agent: Some(agent),
+            }),
+        }
+    }
+
+    pub(crate) fn agent_part(&self) -> Option<&Agent> {
+        self.inner.agent.as_ref()
     }
 
     /// What it was made with.

@@ -10,6 +10,7 @@
 //!
 //! Absent on purpose: no decisions about state, leaders or datacenters; those are `api`'s.
 
+pub mod agent;
 pub mod cache;
 pub mod catalog;
 pub mod config_entry;
@@ -37,7 +38,8 @@ pub use table::{Route, Verb};
 
 /// The rows of every noun, in one table.
 pub fn routes() -> Vec<&'static Route> {
-    let tables: [&'static [Route]; 7] = [
+    let tables: [&'static [Route]; 8] = [
+        agent::ROUTES,
         status::ROUTES,
         catalog::ROUTES,
         health::ROUTES,

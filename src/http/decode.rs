@@ -23,6 +23,14 @@ pub fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
     }
 }
 
+/// The first value of a body, as it stands. Text behind it is ignored.
+///
+/// # Errors
+/// What Go's `encoding/json` says.
+pub fn value(body: &[u8]) -> Result<Value, String> {
+    syntax::first_value(body)
+}
+
 /// Reads a config entry: like [`json`], with the kind in the body, and durations as text or nanoseconds.
 ///
 /// # Errors

@@ -3,6 +3,7 @@
 //! The model's own serde form is that of the RPC wire, so each noun has views here: structs that borrow the model and
 //! name, order and leave out fields as Consul's JSON does. They are written straight to bytes.
 
+pub mod agent;
 pub mod ca;
 pub mod catalog;
 pub mod check;

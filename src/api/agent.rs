@@ -1,0 +1,82 @@
+//! What this server's own agent can do: services and checks registered with it, and facts about itself.
+
+mod facts;
+mod services;
+
+pub use facts::{Facts, Member, Ports};
+pub use services::{AgentError, ServiceHealth, content_hash};
+
+use crate::api::Api;
+use crate::api::error::Error;
+use crate::ca::{self, Ca};
+use crate::local::Local;
+use crate::model::{Index, IssuedCert, QueryOptions, Timestamp};
+use crate::store::Topic;
+use crate::telemetry::Metrics;
+use std::sync::Arc;
+
+/// The parts that the agent's verbs need.
+#[derive(Clone)]
+pub struct Agent {
+    /// Services and checks registered with this server.
+    pub local: Local,
+    /// Gives out leaf certificates.
+    pub ca: Ca,
+    /// The process's metrics; `None` shows none.
+    pub metrics: Option<Metrics>,
+    /// What there is to know about this server.
+    pub facts: Arc<Facts>,
+}
+
+impl Api {
+    /// The agent's parts.
+    ///
+    /// # Errors
+    /// This server was put together without an agent.
+    pub fn agent(&self) -> Result<&Agent, Error> {
+        self.agent_part()
+            .ok_or_else(|| Error::refused("This server runs without a local agent"))
+    }
+
+    /// A leaf certificate for a service, and its index. Waits while the client has that very certificate, until the roots
+    /// change.
+    ///
+    /// # Errors
+    /// [`ca::Error`] in text: no name, or no CA yet.
+    pub async fn agent_leaf(
+        &self,
+        service: &str,
+        options: &QueryOptions,
+        now: impl Fn() -> Timestamp,
+    ) -> Result<(Index, Arc<IssuedCert>), Error> {
+        let ca = &self.agent()?.ca;
+        let issue = async || {
+            let state = self.store().latest();
+            let leaf = ca.leaf(&state, service, now()).await;
+            leaf.map_err(|error| match error {
+                // Consul's words for a request that names nothing.
+                ca::Error::Invalid(_) if service.is_empty() => {
+                    Error::refused("URI must be either service or agent")
+                }
+                other => Error::refused(other.to_string()),
+            })
+        };
+        let leaf = issue().await?;
+        if options.min_query_index == 0 || options.min_query_index != leaf.modify_index {
+            return Ok((leaf.modify_index, leaf));
+        }
+        // Leaves change when the roots do; when one grows old is seen when the wait is over.
+        let roots = self.store().latest().ca_roots().0;
+        let wait = QueryOptions {
+            min_query_index: roots,
+            ..options.clone()
+        };
+        let topics = vec![Topic::CaRoots];
+        self.wait(&Default::default(), &wait, topics, |state| {
+            state.ca_roots().0
+        })
+        .await?;
+        let leaf = issue().await?;
+        Ok((leaf.modify_index, leaf))
+    }
+}
