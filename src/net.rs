@@ -5,10 +5,12 @@
 //! a port. What a connection is for is decided above, in `rpc`.
 
 pub mod alpn;
+mod build;
 mod error;
 pub mod identity;
 mod listener;
 mod load;
+mod settings;
 mod stream;
 mod tls;
 mod verify;
@@ -18,12 +20,12 @@ pub use error::describe_handshake;
 pub use identity::PeerIdentity;
 pub use listener::ListenError;
 pub use listener::listen;
+pub use settings::TlsSettings;
+pub use settings::TlsVersion;
 pub use stream::Guard;
 pub use stream::Stream;
 pub use tls::Tls;
 pub use tls::TlsClient;
-pub use tls::TlsSettings;
-pub use tls::TlsVersion;
 
 /// Makes aws-lc-rs the cryptography of every part that asks rustls for the process default. Can be called
 /// more than once.

@@ -2,91 +2,24 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::SystemTime;
-use std::time::UNIX_EPOCH;
 
 use arc_swap::ArcSwap;
 use rustls::ClientConfig;
-use rustls::RootCertStore;
 use rustls::ServerConfig;
-use rustls::SupportedProtocolVersion;
 use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::ServerCertVerifier;
-use rustls::crypto::CryptoProvider;
 use rustls::pki_types::ServerName;
-use rustls::pki_types::UnixTime;
-use rustls::server::NoServerSessionStorage;
-use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::CertifiedKey;
-use rustls::sign::SingleCertAndKey;
 
 use crate::net::alpn;
+use crate::net::build::Ask;
+use crate::net::build::Builder;
 use crate::net::error::TlsError;
 use crate::net::load;
 use crate::net::server_name;
+use crate::net::settings::TlsSettings;
 use crate::net::verify::ChainOnly;
-use crate::net::verify::check_chain;
-
-static TLS13_ONLY: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
-
-/// Oldest TLS version that is offered (`tls_min_version`).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum TlsVersion {
-    /// TLS 1.2.
-    #[default]
-    Tls12,
-    /// TLS 1.3.
-    Tls13,
-}
-
-impl FromStr for TlsVersion {
-    type Err = TlsError;
-
-    fn from_str(text: &str) -> Result<Self, TlsError> {
-        match text {
-            "" | "tls10" | "tls11" | "tls12" => Ok(Self::Tls12),
-            "tls13" => Ok(Self::Tls13),
-            other => Err(TlsError::Version(other.to_owned())),
-        }
-    }
-}
-
-/// The TLS part of the configuration; names are those of Consul's keys.
-#[derive(Debug, Clone, Default)]
-pub struct TlsSettings {
-    /// `ca_file`: PEM files with CA certificates that peers are verified with.
-    pub ca_files: Vec<PathBuf>,
-    /// `ca_path`: a directory of such files.
-    pub ca_path: Option<PathBuf>,
-    /// `cert_file`: our own certificate, followed by intermediates.
-    pub cert_file: Option<PathBuf>,
-    /// `key_file`: the private key of `cert_file`.
-    pub key_file: Option<PathBuf>,
-    /// `verify_incoming`: RPC and HTTPS clients must have a certificate of the CA.
-    pub verify_incoming: bool,
-    /// `verify_incoming_rpc`: the same for RPC alone.
-    pub verify_incoming_rpc: bool,
-    /// `verify_incoming_https`: the same for HTTPS alone.
-    pub verify_incoming_https: bool,
-    /// `verify_outgoing`: use TLS for RPC inside the datacenter.
-    pub verify_outgoing: bool,
-    /// `verify_server_hostname`: and insist on the name `server.<datacenter>.<domain>`.
-    pub verify_server_hostname: bool,
-    /// `tls_min_version`.
-    pub min_version: TlsVersion,
-    /// `domain`, with or without the dot at its end.
-    pub domain: String,
-    /// `datacenter` of this server.
-    pub datacenter: String,
-    /// `node_name` of this server.
-    pub node: String,
-    /// ALPN names of an edition's own protocols on the RPC port.
-    pub extra_alpn: Vec<String>,
-}
 
 /// The TLS configurations in force. [`Tls::reload`] replaces them for connections made from then on.
 #[derive(Debug)]
@@ -280,66 +213,6 @@ impl Tls {
     }
 }
 
-impl TlsSettings {
-    fn verify_incoming_rpc(&self) -> bool {
-        self.verify_incoming || self.verify_incoming_rpc
-    }
-
-    fn verify_incoming_https(&self) -> bool {
-        self.verify_incoming || self.verify_incoming_https
-    }
-
-    /// Refuses settings that need others.
-    fn check(&self) -> Result<(), TlsError> {
-        let has_ca = !self.ca_files.is_empty() || self.ca_path.is_some();
-        let needs = |setting, set: bool, missing, there: bool| {
-            if set && !there {
-                return Err(TlsError::Incomplete { setting, missing });
-            }
-            Ok(())
-        };
-        needs(
-            "cert_file",
-            self.cert_file.is_some(),
-            "key_file",
-            self.key_file.is_some(),
-        )?;
-        needs(
-            "key_file",
-            self.key_file.is_some(),
-            "cert_file",
-            self.cert_file.is_some(),
-        )?;
-        for (setting, set) in [
-            ("verify_incoming", self.verify_incoming),
-            ("verify_incoming_rpc", self.verify_incoming_rpc),
-            ("verify_incoming_https", self.verify_incoming_https),
-        ] {
-            needs(setting, set, "ca_file or ca_path", has_ca)?;
-            needs(setting, set, "cert_file", self.cert_file.is_some())?;
-        }
-        needs(
-            "verify_outgoing",
-            self.verify_outgoing,
-            "ca_file or ca_path",
-            has_ca,
-        )?;
-        needs(
-            "verify_server_hostname",
-            self.verify_server_hostname,
-            "ca_file or ca_path",
-            has_ca,
-        )
-    }
-
-    fn versions(&self) -> &'static [&'static SupportedProtocolVersion] {
-        match self.min_version {
-            TlsVersion::Tls12 => rustls::ALL_VERSIONS,
-            TlsVersion::Tls13 => TLS13_ONLY,
-        }
-    }
-}
-
 impl Loaded {
     fn new(settings: TlsSettings, now: SystemTime) -> Result<Self, TlsError> {
         settings.check()?;
@@ -424,91 +297,5 @@ impl Loaded {
         let name = ServerName::try_from(name.to_owned())
             .map_err(|_| TlsError::ServerName(name.to_owned()))?;
         Ok(TlsClient { config, name })
-    }
-}
-
-/// Whether a server asks its clients for a certificate.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Ask {
-    Never,
-    /// A certificate that is presented is verified.
-    Optional,
-    Required,
-}
-
-/// What all configurations have in common.
-struct Builder {
-    provider: Arc<CryptoProvider>,
-    versions: &'static [&'static SupportedProtocolVersion],
-    roots: Option<Arc<RootCertStore>>,
-    own: Option<Arc<CertifiedKey>>,
-}
-
-impl Builder {
-    fn server(
-        &self,
-        own: &Arc<CertifiedKey>,
-        ask: Ask,
-        alpn: &[String],
-    ) -> Result<Arc<ServerConfig>, TlsError> {
-        let resolver = Arc::new(SingleCertAndKey::from(own.clone()));
-        let mut config = ServerConfig::builder_with_provider(self.provider.clone())
-            .with_protocol_versions(self.versions)?
-            .with_client_cert_verifier(self.client_verifier(ask)?)
-            .with_cert_resolver(resolver);
-        config.alpn_protocols = alpn.iter().map(|name| name.clone().into_bytes()).collect();
-        if ask != Ask::Never {
-            // A resumed session would skip the check whether the client's certificate is still valid.
-            config.session_storage = Arc::new(NoServerSessionStorage {});
-            config.send_tls13_tickets = 0;
-        }
-        Ok(Arc::new(config))
-    }
-
-    fn client_verifier(&self, ask: Ask) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
-        let Some(roots) = self.roots.as_ref().filter(|_| ask != Ask::Never) else {
-            return Ok(WebPkiClientVerifier::no_client_auth());
-        };
-        let builder =
-            WebPkiClientVerifier::builder_with_provider(roots.clone(), self.provider.clone());
-        let builder = match ask {
-            Ask::Required => builder,
-            _ => builder.allow_unauthenticated(),
-        };
-        let verifier = builder.build();
-        Ok(verifier.map_err(|error| rustls::Error::General(error.to_string()))?)
-    }
-
-    fn client(
-        &self,
-        verifier: Arc<dyn ServerCertVerifier>,
-        alpn: &str,
-    ) -> Result<Arc<ClientConfig>, TlsError> {
-        let builder = ClientConfig::builder_with_provider(self.provider.clone())
-            .with_protocol_versions(self.versions)?
-            .dangerous()
-            .with_custom_certificate_verifier(verifier);
-        let mut config = match &self.own {
-            Some(own) => {
-                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own.clone())))
-            }
-            None => builder.with_no_client_auth(),
-        };
-        if !alpn.is_empty() {
-            config.alpn_protocols = vec![alpn.as_bytes().to_vec()];
-        }
-        Ok(Arc::new(config))
-    }
-
-    /// Peers with the same CA file would refuse a certificate that this CA did not sign.
-    fn issuer_warning(&self, now: SystemTime) -> Option<String> {
-        let (roots, own) = (self.roots.as_ref()?, self.own.as_ref()?);
-        let (leaf, intermediates) = own.cert.split_first()?;
-        let now = UnixTime::since_unix_epoch(now.duration_since(UNIX_EPOCH).unwrap_or_default());
-        let error = check_chain(roots, &self.provider, leaf, intermediates, now).err()?;
-        let (_, issuer) = load::names_and_issuer(leaf);
-        Some(format!(
-            "cert_file: our certificate, issued by {issuer:?}, does not verify with ca_file ({error}); peers with the same CA will refuse it: add the issuer to ca_file, or intermediates to cert_file"
-        ))
     }
 }

@@ -1,5 +1,10 @@
 //! The RPC port over real sockets: recorded bytes, every way in, and everything that must not get in.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // Test code: a failed step should stop the test.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)] // Test code: a failed step should stop the test.
 #![allow(clippy::disallowed_methods)] // Certificates are valid by the real clock; deadlines are real.
 
 mod limits;

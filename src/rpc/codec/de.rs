@@ -1,5 +1,7 @@
 //! msgpack bytes to serde values.
 
+mod access;
+
 use std::borrow::Cow;
 
 use serde::de;
@@ -7,6 +9,8 @@ use serde::de::Visitor;
 
 use crate::rpc::codec::Error;
 use crate::rpc::codec::MAX_DEPTH;
+use crate::rpc::codec::de::access::Items;
+use crate::rpc::codec::de::access::Variant;
 use crate::rpc::codec::head;
 use crate::rpc::codec::head::Head;
 
@@ -74,9 +78,9 @@ impl<'de> Deserializer<'de> {
 
     fn array<V: Visitor<'de>>(&mut self, len: usize, visitor: V) -> Result<V::Value, Error> {
         self.nested(|de| {
-            let mut items = Items { de, left: len };
+            let mut items = Items::new(de, len);
             let value = visitor.visit_seq(&mut items)?;
-            let left = items.left;
+            let left = items.left();
             (0..left).try_for_each(|_| de.skip())?; // A newer peer's longer array form of a struct.
             Ok(value)
         })
@@ -84,9 +88,9 @@ impl<'de> Deserializer<'de> {
 
     fn map<V: Visitor<'de>>(&mut self, len: usize, visitor: V) -> Result<V::Value, Error> {
         self.nested(|de| {
-            let mut items = Items { de, left: len };
+            let mut items = Items::new(de, len);
             let value = visitor.visit_map(&mut items)?;
-            let left = items.left;
+            let left = items.left();
             (0..left.saturating_mul(2)).try_for_each(|_| de.skip())?;
             Ok(value)
         })
@@ -311,12 +315,9 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
         match self.peek()? {
             Head::Map(1) => {
                 self.head()?;
-                self.nested(|de| visitor.visit_enum(Variant { de, unit: false }))
+                self.nested(|de| visitor.visit_enum(Variant::with_content(de)))
             }
-            _ => visitor.visit_enum(Variant {
-                de: self,
-                unit: true,
-            }),
+            _ => visitor.visit_enum(Variant::unit(self)),
         }
     }
 
@@ -327,113 +328,5 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         self.skip()?;
         visitor.visit_unit()
-    }
-}
-
-/// The items of an array or the pairs of a map.
-struct Items<'a, 'de> {
-    de: &'a mut Deserializer<'de>,
-    left: usize,
-}
-
-impl Items<'_, '_> {
-    fn next(&mut self) -> bool {
-        let more = self.left > 0;
-        self.left = self.left.saturating_sub(1);
-        more
-    }
-}
-
-impl<'de> de::SeqAccess<'de> for &mut Items<'_, 'de> {
-    type Error = Error;
-
-    fn next_element_seed<T: de::DeserializeSeed<'de>>(
-        &mut self,
-        seed: T,
-    ) -> Result<Option<T::Value>, Error> {
-        if self.next() {
-            seed.deserialize(&mut *self.de).map(Some)
-        } else {
-            Ok(None)
-        }
-    }
-
-    fn size_hint(&self) -> Option<usize> {
-        Some(self.left) // Bounded by the input; serde's collections bound it once more by memory.
-    }
-}
-
-impl<'de> de::MapAccess<'de> for &mut Items<'_, 'de> {
-    type Error = Error;
-
-    fn next_key_seed<K: de::DeserializeSeed<'de>>(
-        &mut self,
-        seed: K,
-    ) -> Result<Option<K::Value>, Error> {
-        if self.next() {
-            seed.deserialize(&mut *self.de).map(Some)
-        } else {
-            Ok(None)
-        }
-    }
-
-    fn next_value_seed<T: de::DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Error> {
-        seed.deserialize(&mut *self.de)
-    }
-
-    fn size_hint(&self) -> Option<usize> {
-        Some(self.left)
-    }
-}
-
-/// An enum: the name of a variant alone (`unit`), or a map of one from that name to the content.
-struct Variant<'a, 'de> {
-    de: &'a mut Deserializer<'de>,
-    unit: bool,
-}
-
-impl<'a, 'de> de::EnumAccess<'de> for Variant<'a, 'de> {
-    type Error = Error;
-    type Variant = Self;
-
-    fn variant_seed<V: de::DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), Error> {
-        let name = seed.deserialize(&mut *self.de)?;
-        Ok((name, self))
-    }
-}
-
-impl Variant<'_, '_> {
-    fn content(&self) -> Result<(), Error> {
-        if self.unit {
-            return Err(de::Error::custom("an enum variant lacks its content"));
-        }
-        Ok(())
-    }
-}
-
-impl<'de> de::VariantAccess<'de> for Variant<'_, 'de> {
-    type Error = Error;
-
-    fn unit_variant(self) -> Result<(), Error> {
-        if self.unit { Ok(()) } else { self.de.skip() }
-    }
-
-    fn newtype_variant_seed<T: de::DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Error> {
-        self.content()?;
-        seed.deserialize(self.de)
-    }
-
-    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Error> {
-        self.content()?;
-        de::Deserializer::deserialize_seq(self.de, visitor)
-    }
-
-    fn struct_variant<V: Visitor<'de>>(
-        self,
-        _: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Error> {
-        self.content()?;
-        de::Deserializer::deserialize_map(self.de, visitor)
     }
 }

@@ -1,5 +1,7 @@
 //! Finds where values end in a stream that has no length prefixes.
 
+use std::time::Duration;
+
 use bytes::Buf;
 use bytes::Bytes;
 use bytes::BytesMut;
@@ -74,6 +76,9 @@ impl Scanner {
 /// Room that is made for reading; small, because most connections are idle most of the time.
 const READ_SIZE: usize = 4096;
 
+/// How long a peer may pause in the middle of a value, whose bytes we hold meanwhile.
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Why a stream gives no further value.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -91,6 +96,7 @@ pub struct FrameReader {
     buffer: BytesMut,
     scanner: Scanner,
     limit: usize,
+    stall: Duration,
 }
 
 impl FrameReader {
@@ -100,7 +106,15 @@ impl FrameReader {
             buffer: BytesMut::new(),
             scanner: Scanner::default(),
             limit,
+            stall: STALL_TIMEOUT,
         }
+    }
+
+    /// Changes how long the peer may pause in the middle of a value, one minute by default.
+    #[must_use]
+    pub fn with_stall_timeout(mut self, stall: Duration) -> Self {
+        self.stall = stall;
+        self
     }
 
     /// The next value of `stream`, or `None` when it ends before one begins. Dropping the future loses nothing.
@@ -119,13 +133,22 @@ impl FrameReader {
                 self.buffer = BytesMut::new(); // The old one may be as large as the last value.
             }
             self.buffer.reserve(READ_SIZE);
-            if stream.read_buf(&mut self.buffer).await? == 0 {
+            if self.read_some(stream).await? == 0 {
                 if self.buffer.has_remaining() {
                     return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into());
                 }
                 return Ok(None);
             }
         }
+    }
+
+    /// Waits for bytes: for ever between values, but not in the middle of one.
+    async fn read_some(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<usize> {
+        if self.buffer.is_empty() {
+            return stream.read_buf(&mut self.buffer).await;
+        }
+        let read = tokio::time::timeout(self.stall, stream.read_buf(&mut self.buffer)).await;
+        read.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
     }
 
     /// Whether part of a value has arrived.

@@ -244,6 +244,21 @@ fn in_chunks(bytes: &[u8], chunk: usize) -> tokio::io::DuplexStream {
 }
 
 #[tokio::test]
+async fn a_peer_may_pause_between_values_but_not_inside_one() {
+    let stall = std::time::Duration::from_millis(20);
+    let (mut writer, mut reader) = tokio::io::duplex(64);
+    let mut frames = FrameReader::new(1000).with_stall_timeout(stall);
+    let late = async {
+        tokio::time::sleep(stall * 3).await;
+        writer.write_all(&[0xc0, 0xa3, b'x']).await.unwrap();
+    };
+    let (value, ()) = tokio::join!(frames.next(&mut reader), late);
+    assert_eq!(&*value.unwrap().unwrap(), [0xc0]);
+    let error = frames.next(&mut reader).await.unwrap_err();
+    assert!(matches!(error, ReadError::Io(e) if e.kind() == std::io::ErrorKind::TimedOut));
+}
+
+#[tokio::test]
 async fn a_stream_is_bounded() {
     let too_large = [&b"\xdb\x00\x00\x10\x00"[..], &[0; 4096]].concat();
     let error = FrameReader::new(1000)
@@ -256,7 +271,7 @@ async fn a_stream_is_bounded() {
     );
     let many = [&b"\xdd\xff\xff\xff\xff"[..], &[0; 4096]].concat();
     assert!(FrameReader::new(1000).next(&mut &many[..]).await.is_err());
-    let deep = vec![0x91; 100];
+    let deep = [0x91; 100];
     assert!(FrameReader::new(1000).next(&mut &deep[..]).await.is_err());
     assert!(FrameReader::new(1000).next(&mut &[0xc1][..]).await.is_err());
     let error = FrameReader::new(1000)
