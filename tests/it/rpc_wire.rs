@@ -7,6 +7,7 @@
 )] // Test code: a failed step should stop the test.
 #![allow(clippy::disallowed_methods)] // Certificates are valid by the real clock; deadlines are real.
 
+mod interop;
 mod limits;
 mod modes;
 mod port;

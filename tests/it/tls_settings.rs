@@ -154,6 +154,12 @@ fn wrong_files_are_named_with_a_remedy() {
         with_ca(file("broken-ca.pem", broken)),
         &["ca_file", "broken-ca.pem"],
     );
+}
+
+#[test]
+fn certificates_that_cannot_serve_are_named_with_a_remedy() {
+    let files = files();
+    let good = || settings(&files, &files.server);
     let other = files.ca.server("s2", "dc1");
     let mixed = TlsSettings {
         key_file: Some(other.key.clone()),

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use crossway::model::catalog::CheckServiceNode;
 use crossway::rpc::codec;
 use crossway::rpc::codec::Value;
+use rand::Rng;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use tokio::io::AsyncReadExt;
 use tokio::io::AsyncWriteExt;
 
@@ -122,5 +125,29 @@ fn empty_to_nil(value: &mut Value) {
             pairs.retain(|pair| pair.1 != Value::Nil);
         }
         _ => {}
+    }
+}
+
+/// The fuzz target on recorded values with a few bytes changed, cut or doubled.
+#[test]
+fn damaged_values_do_no_harm() {
+    let values: Vec<Vec<u8>> = recorded()
+        .values()
+        .flatten()
+        .flat_map(|call| {
+            call["response"]
+                .iter()
+                .map(|hex| bytes(std::slice::from_ref(hex)))
+        })
+        .collect();
+    let mut rng = StdRng::seed_from_u64(11);
+    for value in values.iter().cycle().take(3000) {
+        let mut damaged = value.clone();
+        for _ in 0..rng.random_range(0..4) {
+            let at = rng.random_range(0..damaged.len());
+            damaged[at] = rng.random();
+        }
+        damaged.truncate(rng.random_range(1..=damaged.len()));
+        crossway::testing::fuzz::fuzz_rpc_codec(&damaged);
     }
 }

@@ -16,7 +16,7 @@ fn correct_head(out: &mut Vec<u8>, start: usize, body: usize, head: &[u8]) {
 }
 
 /// An array that is being written.
-pub(super) struct Array<'a> {
+pub(in crate::rpc::codec) struct Array<'a> {
     ser: Serializer<'a>,
     start: usize,
     body: usize,
@@ -106,7 +106,7 @@ impl ser::SerializeTupleVariant for Array<'_> {
 }
 
 /// A map or struct that is being written; its entries are put in order at the end.
-pub(super) struct Map<'a> {
+pub(in crate::rpc::codec) struct Map<'a> {
     ser: Serializer<'a>,
     start: usize,
     body: usize,
