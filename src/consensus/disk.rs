@@ -5,8 +5,9 @@
 
 use crate::consensus::entry::{CodecError, decode_record, encode_record};
 use crate::consensus::error::Error;
-use crate::consensus::types::{Entry, LogId, Vote};
+use crate::consensus::types::{Entry, LogId, StoredMembership, Vote};
 use crate::model::NodeId;
+use openraft::EntryPayload;
 use parking_lot::RwLock;
 use redb::{Database, ReadableDatabase, StorageBackend, TableDefinition, WriteTransaction};
 use serde::Serialize;
@@ -21,12 +22,17 @@ const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 const FORMAT: u64 = 1;
 /// The log is read once at start and rarely after that.
 const CACHE: usize = 8 << 20;
+/// Records read at a time at start, so that a long log is never in memory as a whole.
+const CHUNK: usize = 256;
+
+/// An index with the encoded entry.
+pub(crate) type Record = (u64, Vec<u8>);
 
 /// One change to the file; several make one transaction.
 #[derive(Debug)]
 pub(crate) enum Change {
     /// Adds log records.
-    Append(Vec<(u64, Vec<u8>)>),
+    Append(Vec<Record>),
     /// Replaces the vote.
     Vote(Vote),
     /// Removes this index and all after it.
@@ -41,7 +47,8 @@ pub(crate) struct Contents {
     pub(crate) vote: Option<Vote>,
     pub(crate) committed: Option<LogId>,
     pub(crate) purged: Option<LogId>,
-    pub(crate) entries: Vec<(Entry, usize)>,
+    /// The newest one in the log.
+    pub(crate) membership: Option<StoredMembership>,
 }
 
 /// Opens the file of a path; another one injects faults in tests.
@@ -131,41 +138,77 @@ impl Disk {
         })
     }
 
-    /// Reads everything and checks that the log has no gap.
-    pub(crate) fn load(&self) -> Result<Contents, Error> {
+    /// Reads everything, hands over each entry with its size in bytes, and checks that the log has no gap.
+    pub(crate) fn load(&self, mut each: impl FnMut(Entry, usize)) -> Result<Contents, Error> {
         let damaged = |error: redb::Error| Error::damaged(&self.path, error);
         let read = |key| self.read_meta(key).map_err(damaged);
         let mut contents = Contents {
             vote: self.decode("vote", read("vote")?)?,
             committed: self.decode("committed", read("committed")?)?,
             purged: self.decode("purged", read("purged")?)?,
-            entries: Vec::new(),
+            membership: None,
         };
-        let mut next = contents.purged.map_or(0, |log_id| log_id.index + 1);
-        for (index, record) in self.records(0..u64::MAX).map_err(damaged)? {
-            let entry: Entry = decode_record(&record)
-                .map_err(|error| self.bad(&format!("log entry {index}"), error))?;
-            if index != next || entry.log_id.index != index {
-                let detail = format!("log entry {next} is missing, the next one is {index}");
-                return Err(Error::damaged(&self.path, detail));
+        let first = contents.purged.map_or(0, |log_id| log_id.index + 1);
+        if let Some((index, _)) = self.records(0..first).map_err(damaged)?.first() {
+            let detail = format!("log entry {index} is there although it was purged");
+            return Err(Error::damaged(&self.path, detail));
+        }
+        let mut next = first;
+        while let Some(chunk) = self.chunk(next).map_err(damaged)? {
+            for (index, record) in chunk {
+                let entry: Entry = decode_record(&record)
+                    .map_err(|error| self.bad(&format!("log entry {index}"), error))?;
+                if index != next || entry.log_id.index != index {
+                    let detail = format!("log entry {next} is missing, the next one is {index}");
+                    return Err(Error::damaged(&self.path, detail));
+                }
+                next += 1;
+                if let EntryPayload::Membership(membership) = &entry.payload {
+                    let membership = StoredMembership::new(Some(entry.log_id), membership.clone());
+                    contents.membership = Some(membership);
+                }
+                each(entry, record.len());
             }
-            next += 1;
-            contents.entries.push((entry, record.len()));
         }
         Ok(contents)
     }
 
+    /// The next records from `start` on, a bounded number of them.
+    fn chunk(&self, start: u64) -> Result<Option<Vec<Record>>, redb::Error> {
+        let mut out = Vec::new();
+        self.each_record(start..u64::MAX, |index, record| {
+            out.push((index, record.to_vec()));
+            out.len() < CHUNK
+        })?;
+        Ok((!out.is_empty()).then_some(out))
+    }
+
     /// The stored records of a range of indexes.
-    pub(crate) fn records(&self, range: Range<u64>) -> Result<Vec<(u64, Vec<u8>)>, redb::Error> {
+    pub(crate) fn records(&self, range: Range<u64>) -> Result<Vec<Record>, redb::Error> {
+        let mut out = Vec::new();
+        self.each_record(range, |index, record| {
+            out.push((index, record.to_vec()));
+            true
+        })?;
+        Ok(out)
+    }
+
+    /// Hands over records in order for as long as `each` wants more.
+    fn each_record(
+        &self,
+        range: Range<u64>,
+        mut each: impl FnMut(u64, &[u8]) -> bool,
+    ) -> Result<(), redb::Error> {
         let db = self.db.read();
         let db = db.as_ref().ok_or(redb::Error::DatabaseClosed)?;
         let table = db.begin_read()?.open_table(LOG)?;
-        let mut out = Vec::new();
         for row in table.range(range)? {
             let (index, record) = row?;
-            out.push((index.value(), record.value().to_vec()));
+            if !each(index.value(), record.value()) {
+                break;
+            }
         }
-        Ok(out)
+        Ok(())
     }
 
     /// Makes all changes in one transaction. They are on the disk when this returns.

@@ -213,4 +213,14 @@ mod tests {
         let error = decode_command(&unknown).unwrap_err();
         assert!(error.to_string().contains("FromTheFuture"), "{error}");
     }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_make_a_record_panic(bytes: Vec<u8>, at: proptest::sample::Index, new: u8) {
+            let _ = decode_record_for_fuzzing(&bytes);
+            let mut record = encode_record(&entry(&bytes)).unwrap()[5..].to_vec();
+            *at.get_mut(&mut record) = new;
+            let _ = decode_record_for_fuzzing(&record);
+        }
+    }
 }

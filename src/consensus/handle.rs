@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
+/// Writes above this many bytes are worth a warning, as in Consul.
+const LARGE: usize = 1 << 20;
 /// How long a snapshot asked for by hand may take.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -82,6 +84,9 @@ impl Consensus {
             CodecError::TooLarge { size, limit } => ProposeError::TooLarge { size, limit },
             other => ProposeError::Storage(other.to_string()),
         })?;
+        if command.size() > LARGE {
+            tracing::warn!(bytes = command.size(), "a very large write slows down Raft");
+        }
         let (answer, written) = oneshot::channel();
         let ask = async {
             let waiting = Waiting { command, answer };

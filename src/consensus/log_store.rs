@@ -8,6 +8,7 @@ mod writer;
 
 use crate::consensus::disk::{Change, Contents, Disk};
 use crate::consensus::entry::{decode_record, encode_record};
+use crate::consensus::error::Error;
 use crate::consensus::types::{Entry, LogId, StorageError, StoredMembership, Types, Vote};
 use cache::Cache;
 use openraft::storage::{LogFlushed, LogState, RaftLogStorage};
@@ -46,6 +47,7 @@ pub(crate) struct Shared {
     cache: Mutex<Cache>,
     vote: Mutex<Option<Vote>>,
     committed: Mutex<Option<LogId>>,
+    membership: Option<StoredMembership>,
     disk: Option<Arc<Disk>>,
     fault: watch::Sender<Option<Fault>>,
     fsync_micros: AtomicU64,
@@ -61,20 +63,26 @@ impl Shared {
 impl LogStore {
     /// A log that lives as long as the process.
     pub(crate) fn in_memory() -> Self {
-        Self::new(Contents::default(), None)
+        Self::new(Contents::default(), Cache::new(None), None)
     }
 
     /// The log in an open database.
-    pub(crate) fn on_disk(disk: Disk, contents: Contents) -> Self {
-        Self::new(contents, Some(Arc::new(disk)))
+    ///
+    /// # Errors
+    /// If something in it does not make sense.
+    pub(crate) fn on_disk(disk: Disk) -> Result<Self, Error> {
+        let mut cache = Cache::new(Some(CACHE_BYTES));
+        let contents = disk.load(|entry, size| cache.load(entry, size))?;
+        cache.begins_after(contents.purged);
+        Ok(Self::new(contents, cache, Some(Arc::new(disk))))
     }
 
-    fn new(contents: Contents, disk: Option<Arc<Disk>>) -> Self {
-        let limit = disk.is_some().then_some(CACHE_BYTES);
+    fn new(contents: Contents, cache: Cache, disk: Option<Arc<Disk>>) -> Self {
         let shared = Arc::new(Shared {
-            cache: Mutex::new(Cache::new(contents.purged, contents.entries, limit)),
+            cache: Mutex::new(cache),
             vote: Mutex::new(contents.vote),
             committed: Mutex::new(contents.committed),
+            membership: contents.membership,
             disk: disk.clone(),
             fault: watch::Sender::new(None),
             fsync_micros: AtomicU64::new(0),
@@ -131,23 +139,13 @@ impl LogStore {
         }
     }
 
-    /// The newest membership in the log.
-    pub(crate) fn membership(&self) -> Result<Option<StoredMembership>, StorageError> {
-        let (first, last) = {
-            let cache = self.shared.cache.lock();
-            (cache.first_stored(), cache.last())
-        };
-        let Some(last) = last else { return Ok(None) };
-        let entries = self.read(first, last.index + 1)?;
-        Ok(entries
-            .into_iter()
-            .rev()
-            .find_map(|entry| match entry.payload {
-                EntryPayload::Membership(membership) => {
-                    Some(StoredMembership::new(Some(entry.log_id), membership))
-                }
-                _ => None,
-            }))
+    /// The newest membership in the log when it was opened.
+    pub(crate) fn stored_membership(&self) -> Option<&StoredMembership> {
+        self.shared.membership.as_ref()
+    }
+
+    pub(crate) fn purged(&self) -> Option<LogId> {
+        self.shared.cache.lock().purged()
     }
 
     async fn change(&self, change: Change) -> Result<(), StorageError> {
@@ -166,6 +164,7 @@ impl LogStore {
     }
 
     /// Entries `start..end`: the older part from disk, the newer one from memory.
+    #[expect(clippy::result_large_err, reason = "openraft's error type")]
     fn read(&self, start: u64, end: u64) -> Result<Vec<Entry>, StorageError> {
         let (from, cached) = self.shared.cache.lock().range(start, end);
         let Some(disk) = &self.shared.disk else {

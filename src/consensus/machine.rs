@@ -20,11 +20,14 @@ use std::time::Duration;
 /// How often a snapshot is tried again on a full disk.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// A snapshot's description and its state bytes.
+pub(crate) type Kept = (SnapshotMeta, Vec<u8>);
+
 /// Where snapshots are kept.
 #[derive(Clone)]
 pub(crate) enum Keep {
     Files(Snapshots),
-    Memory(Arc<Mutex<Option<(SnapshotMeta, Vec<u8>)>>>),
+    Memory(Arc<Mutex<Option<Kept>>>),
 }
 
 /// The state with its place in the log.
@@ -66,6 +69,7 @@ impl Machine {
     }
 
     /// Applies the commands of one entry. They share its index.
+    #[expect(clippy::result_large_err, reason = "openraft's error type")]
     fn apply_proposal(
         &mut self,
         log_id: LogId,

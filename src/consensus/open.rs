@@ -10,7 +10,7 @@ use crate::consensus::machine::{Keep, Machine, blocking};
 use crate::consensus::role::{Role, role};
 use crate::consensus::snapshots::Snapshots;
 use crate::consensus::transport::{Alone, Network, Transport};
-use crate::consensus::types::{Peer, Raft, StoredMembership};
+use crate::consensus::types::{Peer, Raft};
 use crate::consensus::verify::Verifier;
 use crate::model::NodeId;
 use crate::store::Store;
@@ -41,7 +41,7 @@ impl Consensus {
                 blocking(move || load(&dir.join("raft"), &node, store)).await?
             }
         };
-        let membership = effective_membership(&log, &machine)?;
+        let membership = log.stored_membership().unwrap_or(machine.membership());
         let alone = membership.voter_ids().eq([id]);
         if alone {
             log.commit_all();
@@ -78,14 +78,14 @@ fn load(dir: &Path, node: &NodeId, store: Store) -> Result<(LogStore, Machine), 
     let lock = lock_dir(dir)?;
     let snapshots = Snapshots::open(dir)?;
     let disk = Disk::open(dir, lock, node, snapshots.is_empty()?, open_file)?;
-    let contents = disk.load()?;
+    let log = LogStore::on_disk(disk)?;
     let mut machine = Machine::new(store, Keep::Files(snapshots.clone()));
     if let Some((path, meta, state)) = snapshots.newest()? {
         machine
             .restore(&meta, &state)
             .map_err(|detail| Error::damaged(&path, detail))?;
     }
-    let purged = contents.purged.map(|log_id| log_id.index);
+    let purged = log.purged().map(|log_id| log_id.index);
     if purged > machine.applied().map(|log_id| log_id.index) {
         let begins = purged.map_or(0, |index| index + 1);
         let detail = format!(
@@ -93,14 +93,7 @@ fn load(dir: &Path, node: &NodeId, store: Store) -> Result<(LogStore, Machine), 
         );
         return Err(Error::damaged(&dir.join("snapshots"), detail));
     }
-    Ok((LogStore::on_disk(disk, contents), machine))
-}
-
-fn effective_membership(log: &LogStore, machine: &Machine) -> Result<StoredMembership, Error> {
-    let in_log = log
-        .membership()
-        .map_err(|error| Error::Raft(error.to_string()))?;
-    Ok(in_log.unwrap_or_else(|| machine.membership().clone()))
+    Ok((log, machine))
 }
 
 fn assemble(

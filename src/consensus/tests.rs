@@ -1,5 +1,7 @@
 //! Consensus as a whole: one server on memory and on disk, damaged directories, three servers in one process.
 
+#![allow(clippy::print_stdout, clippy::disallowed_methods)] // Measurements are printed, and need the clock.
+
 mod cluster;
 mod damage;
 mod single;

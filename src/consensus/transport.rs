@@ -185,6 +185,7 @@ impl Client {
         }
     }
 
+    #[expect(clippy::result_large_err, reason = "openraft's error type")]
     fn remote<T, E: std::error::Error>(
         &self,
         answer: Result<T, E>,

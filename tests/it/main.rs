@@ -4,6 +4,7 @@ mod architecture;
 mod bootstrap;
 mod cli;
 mod config;
+mod crash;
 mod http_api;
 mod rpc_wire;
 mod support;

@@ -15,25 +15,28 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    pub(crate) fn new(
-        purged: Option<LogId>,
-        entries: Vec<(Entry, usize)>,
-        limit: Option<usize>,
-    ) -> Self {
-        let mut cache = Self {
+    pub(crate) fn new(limit: Option<usize>) -> Self {
+        Self {
             entries: BTreeMap::new(),
             bytes: 0,
             limit,
             durable: 0,
-            last: purged,
-            purged,
-        };
-        for (entry, size) in entries {
-            let index = entry.log_id.index;
-            cache.append(BTreeMap::from([(index, (entry, size))]));
-            cache.durable(index);
+            last: None,
+            purged: None,
         }
-        cache
+    }
+
+    /// Adds an entry that came from disk.
+    pub(crate) fn load(&mut self, entry: Entry, size: usize) {
+        let index = entry.log_id.index;
+        self.append(BTreeMap::from([(index, (entry, size))]));
+        self.durable(index);
+    }
+
+    /// Sets where the log begins.
+    pub(crate) fn begins_after(&mut self, purged: Option<LogId>) {
+        self.purged = purged;
+        self.last = self.last.max(purged);
     }
 
     pub(crate) fn last(&self) -> Option<LogId> {
@@ -42,11 +45,6 @@ impl Cache {
 
     pub(crate) fn purged(&self) -> Option<LogId> {
         self.purged
-    }
-
-    /// The first index that the log still has, in memory or on disk.
-    pub(crate) fn first_stored(&self) -> u64 {
-        self.purged.map_or(0, |log_id| log_id.index + 1)
     }
 
     pub(crate) fn append(&mut self, entries: BTreeMap<u64, (Entry, usize)>) {

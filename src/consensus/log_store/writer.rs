@@ -110,12 +110,12 @@ struct Loop {
 impl Loop {
     fn run(mut self) {
         let mut saved = *self.shared.committed.lock();
+        let mut idle = true;
         while !self.stopping {
-            let first = match self.waiting.recv_timeout(IDLE) {
-                Ok(op) => Some(op),
-                Err(mpsc::RecvTimeoutError::Timeout) => None,
-                Err(mpsc::RecvTimeoutError::Disconnected) => return,
+            let Ok(first) = self.next(idle) else {
+                return;
             };
+            idle = first.is_none();
             let (changes, done) = self.collect(first);
             let committed = *self.shared.committed.lock();
             if changes.is_empty() && committed == saved {
@@ -129,6 +129,18 @@ impl Loop {
                 }
                 Err(error) => return fail(done, &error),
             }
+        }
+    }
+
+    /// The next request, or `None` when a short while passed without one. Once idle it waits as long as it takes.
+    fn next(&self, idle: bool) -> Result<Option<Op>, mpsc::RecvError> {
+        if idle {
+            return self.waiting.recv().map(Some);
+        }
+        match self.waiting.recv_timeout(IDLE) {
+            Ok(op) => Ok(Some(op)),
+            Err(mpsc::RecvTimeoutError::Timeout) => Ok(None),
+            Err(mpsc::RecvTimeoutError::Disconnected) => Err(mpsc::RecvError),
         }
     }
 
@@ -225,7 +237,7 @@ impl Loop {
             Change::Append(records) => records.last().map(|(index, _)| *index),
             _ => None,
         });
-        if let Some(index) = appended.last() {
+        if let Some(index) = appended.max() {
             self.shared.cache.lock().durable(index);
         }
     }

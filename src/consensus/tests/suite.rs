@@ -30,9 +30,8 @@ impl StoreBuilder<Types, LogStore, Machine, TempDir> for OnDisk {
         let dir = tempfile::tempdir().unwrap();
         let lock = lock_dir(dir.path()).unwrap();
         let disk = Disk::open(dir.path(), lock, &NODE.into(), true, open_file).unwrap();
-        let contents = disk.load().unwrap();
         let keep = Keep::Files(Snapshots::open(dir.path()).unwrap());
-        let log = LogStore::on_disk(disk, contents);
+        let log = LogStore::on_disk(disk).unwrap();
         Ok((dir, log, Machine::new(Store::default(), keep)))
     }
 }
