@@ -3,6 +3,7 @@
 use crate::api::error::Error;
 use crate::model::catalog::{ExposeConfig, MeshGatewayConfig};
 use crate::model::config_entry::{ResolverFailover, ResolverRedirect};
+use crate::model::filter::Filter;
 use crate::model::{ConfigEntry, ConfigKind, ProxyDefaults, ServiceDefaults, ServiceResolver};
 
 /// The only name of a proxy-defaults entry.
@@ -78,8 +79,13 @@ fn resolver(entry: &ServiceResolver) -> Result<(), String> {
     if entry.name.is_empty() {
         return Err("Name is required".into());
     }
-    for name in entry.subsets.keys() {
+    for (name, subset) in &entry.subsets {
         subset_name(name)?;
+        if !subset.filter.is_empty() {
+            Filter::parse(&subset.filter).map_err(|error| {
+                format!("Filter for subset {name:?} is not a valid expression: {error}")
+            })?;
+        }
     }
     if !is_subset(entry, &entry.default_subset) {
         return Err(format!(
@@ -216,6 +222,20 @@ mod tests {
             ),
             (
                 ServiceResolver {
+                    subsets: [(
+                        "v1".to_owned(),
+                        ResolverSubset {
+                            filter: "Service.Meta.version ==".into(),
+                            ..ResolverSubset::default()
+                        },
+                    )]
+                    .into(),
+                    ..base()
+                },
+                "Filter for subset \"v1\" is not a valid expression",
+            ),
+            (
+                ServiceResolver {
                     redirect: Some(ResolverRedirect::default()),
                     ..base()
                 },
@@ -244,7 +264,8 @@ mod tests {
             ),
         ];
         for (entry, text) in table {
-            assert_eq!(problem(entry), text);
+            let problem = problem(entry);
+            assert!(problem.starts_with(text), "{problem:?} is not {text:?}");
         }
     }
 
