@@ -154,4 +154,25 @@ fn expired_foreign_and_mismatched_files_are_named() {
             && problems.contains("was not issued by"),
         "{problems}"
     );
+    // Without verification it is the operator's business: a public certificate for HTTPS, say.
+    let other = Certificates::new(&names, |_| {});
+    fs::copy(other.path().join("ca.pem"), good.path().join("ca.pem")).unwrap();
+    fs::copy(other.path().join("key.pem"), good.path().join("key.pem")).unwrap();
+    fs::copy(other.path().join("cert.pem"), good.path().join("cert.pem")).unwrap();
+    assert!(load(&good.hcl()).is_ok());
+    let foreign = rcgen::generate_simple_self_signed(vec!["n1".to_owned()]).unwrap();
+    fs::write(good.path().join("cert.pem"), foreign.cert.pem()).unwrap();
+    fs::write(
+        good.path().join("key.pem"),
+        foreign.signing_key.serialize_pem(),
+    )
+    .unwrap();
+    let hcl = good.hcl();
+    let plain: String = hcl
+        .lines()
+        .filter(|line| !line.contains("verify_") && !line.contains("connect"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let warnings = load(&plain).unwrap().warnings.to_string();
+    assert!(warnings.contains("was not issued by"), "{warnings}");
 }
