@@ -58,11 +58,11 @@ impl SharedSets {
         let mut sets = Self::default();
         for (name, remote) in &view.remotes {
             let plans = plan::remote(view, options, name, remote);
-            sets.replace(&[], &plans, options);
+            sets.put(&[], &plans, options);
         }
-        sets.replace(&[], &plan::servers(view, options), options);
+        sets.put(&[], &plan::servers(view, options), options);
         for service in view.services.values() {
-            sets.replace(&[], &plan::service(view, options, service), options);
+            sets.put(&[], &plan::service(view, options, service), options);
         }
         sets.count();
         sets
@@ -79,31 +79,41 @@ impl SharedSets {
             work: Work::default(),
             ..self.clone()
         };
-        for item in older.remotes.diff(&view.remotes) {
-            let (old, new) = sides(item, |(name, remote)| {
+        let mut groups = vec![(plan::servers(older, options), plan::servers(view, options))];
+        groups.extend(older.remotes.diff(&view.remotes).map(|item| {
+            sides(item, |(name, remote)| {
                 plan::remote(view, options, name, remote)
-            });
-            sets.replace(&old, &new, options);
+            })
+        }));
+        groups.extend(
+            older
+                .services
+                .diff(&view.services)
+                .map(|item| sides(item, |(_, service)| plan::service(view, options, service))),
+        );
+        // All that goes goes first: a name may pass from one group to another, as from a subset to a service.
+        for (old, new) in &groups {
+            sets.remove(old, new);
         }
-        let servers = plan::servers(view, options);
-        sets.replace(&plan::servers(older, options), &servers, options);
-        for item in older.services.diff(&view.services) {
-            let (old, new) = sides(item, |(_, service)| plan::service(view, options, service));
-            sets.replace(&old, &new, options);
+        for (old, new) in &groups {
+            sets.put(old, new, options);
         }
         sets.count();
         sets
     }
 
-    /// Brings the resources from one group of clusters to another, encoding what differs.
-    fn replace(&mut self, old: &[Plan<'_>], new: &[Plan<'_>], options: &GatewayOptions) {
-        let find = |plans: &'_ [Plan<'_>], name: &str| plans.iter().position(|p| p.name == name);
+    /// Removes the clusters of `old` that are not in `new`.
+    fn remove(&mut self, old: &[Plan<'_>], new: &[Plan<'_>]) {
         for gone in old.iter().filter(|p| find(new, &p.name).is_none()) {
             self.clusters.remove(&gone.name);
             self.endpoints.remove(&gone.name);
         }
+    }
+
+    /// Puts the clusters of `new` in the place of those of `old`, encoding what differs.
+    fn put(&mut self, old: &[Plan<'_>], new: &[Plan<'_>], options: &GatewayOptions) {
         for plan in new {
-            let before = find(old, &plan.name).and_then(|at| old.get(at));
+            let before = find(old, &plan.name);
             if !before.is_some_and(|before| before.same_cluster(plan)) {
                 self.clusters.put(clusters::cluster(plan, options));
                 self.work.encoded += 1;
@@ -121,6 +131,10 @@ impl SharedSets {
         let all = self.clusters.len() + self.endpoints.len();
         self.work.reused = all.saturating_sub(self.work.encoded);
     }
+}
+
+fn find<'p, 'a>(plans: &'p [Plan<'a>], name: &str) -> Option<&'p Plan<'a>> {
+    plans.iter().find(|plan| plan.name == name)
 }
 
 /// What was there before and after, each made by `of`.

@@ -4,7 +4,6 @@ use crate::model::{ConfigEntry, ConfigKind, ProxyDefaults};
 use crate::proxycfg::{GatewayOptions, Place, View};
 use crate::store::{State, Store, Topic, Watch as StoreChange};
 use crate::xds::generate::SharedSets;
-use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -98,21 +97,25 @@ impl Generation {
     }
 }
 
-/// The newest [`Generation`].
+/// The newest [`Generation`]. Whoever asks first after a change makes it while the others wait for it.
 pub(super) struct Shared {
     place: Place,
-    newest: ArcSwapOption<Generation>,
-    /// Held by whoever makes the next one.
-    making: Mutex<Option<StoreChange>>,
+    newest: Mutex<Newest>,
     figures: Arc<Counters>,
+}
+
+#[derive(Default)]
+struct Newest {
+    generation: Option<Arc<Generation>>,
+    /// Tells whether the state was restored since the last generation was made.
+    restored: Option<StoreChange>,
 }
 
 impl Shared {
     pub(super) fn new(place: Place) -> Self {
         Self {
             place,
-            newest: ArcSwapOption::empty(),
-            making: Mutex::new(None),
+            newest: Mutex::default(),
             figures: Arc::default(),
         }
     }
@@ -129,27 +132,21 @@ impl Shared {
 
     /// The generation of the store's newest state: the one that is there, or made now.
     pub(super) fn current(&self, store: &Store) -> Arc<Generation> {
-        let up_to_date = |g: &Arc<Generation>| Arc::ptr_eq(&g.state, &store.latest());
-        if let Some(newest) = self.newest.load_full().filter(up_to_date) {
-            return newest;
-        }
-        let mut making = self.making.lock();
-        let newest = self.newest.load_full();
-        if let Some(newest) = newest.clone().filter(up_to_date) {
-            return newest;
-        }
+        let mut newest = self.newest.lock();
         // A restored snapshot may hold other content at the same indexes, so nothing is concluded from those then.
-        let restored = making.as_ref().is_none_or(StoreChange::abandoned);
+        let restored = newest.restored.as_ref().is_none_or(StoreChange::abandoned);
         if restored {
-            *making = Some(store.watch([Topic::CaConfig]));
+            newest.restored = Some(store.watch([Topic::CaConfig]));
         }
         let applied_at = store.published_at();
         let state = store.latest();
-        let next = Arc::new(match newest {
-            Some(last) if !restored => self.next(&last, state, applied_at),
+        let next = match &newest.generation {
+            Some(last) if !restored && Arc::ptr_eq(&last.state, &state) => return Arc::clone(last),
+            Some(last) if !restored => self.next(last, state, applied_at),
             last => self.first(last.as_deref(), state, applied_at),
-        });
-        self.newest.store(Some(Arc::clone(&next)));
+        };
+        let next = Arc::new(next);
+        newest.generation = Some(Arc::clone(&next));
         next
     }
 

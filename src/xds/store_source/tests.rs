@@ -343,3 +343,47 @@ async fn slots_of_gateways_without_streams_are_forgotten() {
     assert_eq!(lab.source.inner.slots.len(), 0);
     assert_eq!(lab.store.waiting(), 1, "only the source itself waits");
 }
+
+/// Prints what a change costs: `SERVICES=5000 cargo test --release --lib cost_of_a_change -- --nocapture`.
+#[tokio::test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "measures time; nothing depends on it"
+)]
+#[expect(clippy::print_stderr, reason = "the figures are its result")]
+async fn the_cost_of_a_change_does_not_grow_with_what_is_unchanged() {
+    use std::time::Instant;
+    let services = std::env::var("SERVICES").map_or(50, |n| n.parse().unwrap());
+    let mut lab = Lab::new(services, 10);
+    let start = Instant::now();
+    let mut streams: Vec<_> = (0..1_000).map(|_| lab.watch(Some("gw-1"), "gw")).collect();
+    let watched = start.elapsed();
+    let start = Instant::now();
+    ready(&mut streams[0]);
+    let first = start.elapsed();
+    streams.iter_mut().for_each(|s| drop(ready(s)));
+    let (mut rebuilds, mut looks) = (Vec::new(), Vec::new());
+    for turn in 0..100 {
+        let status = [CheckStatus::Critical, CheckStatus::Passing][turn % 2];
+        lab.apply(&instance(services / 2, 1, status, ""));
+        let before = lab.source.figures();
+        let start = Instant::now();
+        ready(&mut streams[0]);
+        rebuilds.push(start.elapsed());
+        assert_eq!(lab.source.figures().encoded - before.encoded, 1);
+        let start = Instant::now();
+        streams.iter_mut().for_each(|s| drop(ready(s)));
+        looks.push(start.elapsed() / 1_000);
+    }
+    rebuilds.sort();
+    looks.sort();
+    eprintln!(
+        "{services} services of 10 instances: first {first:?}, after one change {:?} (99%: {:?}), each further stream \
+         {:?}; a watch {:?} and {} registrations",
+        rebuilds[50],
+        rebuilds[98],
+        looks[50],
+        watched / 1_000,
+        (lab.store.waiting() - 1) / 1_000,
+    );
+}
