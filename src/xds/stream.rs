@@ -4,30 +4,27 @@
 //! and the body polls the driver. So a stream needs no task, no channel and no buffer of its own, a slow client slows
 //! nobody else, and a broken connection drops everything at once.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
-use bytes::Bytes;
-use http::HeaderMap;
-use http_body::Frame;
-use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use prost::Message;
 use tonic::Status;
 use tracing::{Instrument, debug, info, trace, warn};
 
-use crate::xds::frame::{Deframer, FrameError};
 use crate::xds::life::{End, Life, Phase, Verdict};
 use crate::xds::registry::{LiveStream, Now, StreamGuard, StreamState};
 use crate::xds::resources::{ProxyResources, ResourceType};
 use crate::xds::server::Shared;
 use crate::xds::session::{Note, Outbox, Protocol, Request, Session};
 use crate::xds::source::{EnvoyNode, Source, Watch};
-use crate::xds::wire::{DeltaRequest, Node, SotwRequest};
+use crate::xds::stream::body::{Inbound, Queue};
+use crate::xds::wire::Node;
+
+pub(crate) use body::StreamBody;
+
+mod body;
 
 /// Node metadata beyond this many bytes is not kept for display.
 const METADATA_LIMIT: usize = 16 * 1024;
@@ -52,128 +49,6 @@ pub(crate) fn now() -> Now {
         instant: Instant::now(),
         wall: SystemTime::now(),
     }
-}
-
-/// The response body of one stream.
-pub(crate) struct StreamBody {
-    driver: Option<Pin<Box<dyn Future<Output = Status> + Send>>>,
-    queue: Queue,
-    status: Option<Status>,
-}
-
-type Queue = Arc<Mutex<VecDeque<Bytes>>>;
-
-impl StreamBody {
-    /// A stream that serves the requests in `body`.
-    pub(crate) fn new<S: Source>(
-        shared: Arc<Shared<S>>,
-        purpose: Purpose,
-        peer: Option<SocketAddr>,
-        body: axum::body::Body,
-    ) -> Self {
-        let queue = Queue::default();
-        let inbound = Inbound {
-            body,
-            deframer: Deframer::new(shared.settings.message_limit),
-            protocol: purpose.protocol,
-        };
-        let driver = drive(shared, purpose, peer, inbound, Arc::clone(&queue));
-        Self {
-            driver: Some(Box::pin(driver)),
-            queue,
-            status: None,
-        }
-    }
-
-    /// A body that ends at once.
-    pub(crate) fn refused(status: Status) -> Self {
-        Self {
-            driver: None,
-            queue: Queue::default(),
-            status: Some(status),
-        }
-    }
-}
-
-impl http_body::Body for StreamBody {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        loop {
-            if let Some(piece) = self.queue.lock().pop_front() {
-                return Poll::Ready(Some(Ok(Frame::data(piece))));
-            }
-            if let Some(status) = self.status.take() {
-                let mut trailers = HeaderMap::new();
-                return Poll::Ready(Some(
-                    status
-                        .add_header(&mut trailers)
-                        .map(|()| Frame::trailers(trailers)),
-                ));
-            }
-            let Some(driver) = &mut self.driver else {
-                return Poll::Ready(None);
-            };
-            match driver.as_mut().poll(cx) {
-                Poll::Ready(status) => {
-                    self.driver = None;
-                    self.status = Some(status);
-                }
-                Poll::Pending if self.queue.lock().is_empty() => return Poll::Pending,
-                Poll::Pending => {}
-            }
-        }
-    }
-}
-
-/// The requests of one stream.
-struct Inbound {
-    body: axum::body::Body,
-    deframer: Deframer,
-    protocol: Protocol,
-}
-
-impl Inbound {
-    /// The next request; `None` when the client has said everything. Cancel-safe.
-    async fn next(&mut self) -> Result<Option<Request>, Status> {
-        loop {
-            let message = self.deframer.next_message().map_err(|error| match error {
-                FrameError::Compressed => Status::unimplemented(error.to_string()),
-                FrameError::TooLong(..) => Status::resource_exhausted(error.to_string()),
-                FrameError::Truncated => Status::invalid_argument(error.to_string()),
-            })?;
-            if let Some(message) = message {
-                return decode(self.protocol, message).map(Some);
-            }
-            match self.body.frame().await {
-                None => {
-                    let ended = self.deframer.end();
-                    return ended
-                        .map(|()| None)
-                        .map_err(|error| Status::invalid_argument(error.to_string()));
-                }
-                Some(Err(error)) => return Err(Status::cancelled(error.to_string())),
-                Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data() {
-                        self.deframer.push(data);
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Reads one message.
-pub(crate) fn decode(protocol: Protocol, message: Bytes) -> Result<Request, Status> {
-    let request = match protocol {
-        Protocol::Sotw => SotwRequest::decode(message).map(Request::Sotw),
-        Protocol::Delta => DeltaRequest::decode(message).map(Request::Delta),
-    };
-    request.map_err(|error| Status::invalid_argument(format!("the request is malformed: {error}")))
 }
 
 fn node_of(request: &mut Request) -> Option<Node> {
@@ -256,6 +131,7 @@ async fn drive<S: Source>(
         queue,
         purpose,
         sent: 0,
+        offered: false,
         label: envoy.id,
     };
     let serve = async {
@@ -279,6 +155,8 @@ struct Driver<W> {
     queue: Queue,
     purpose: Purpose,
     sent: u64,
+    /// Whether something was offered before: the first offer says nothing about how fast a change is pushed.
+    offered: bool,
     label: String,
 }
 
@@ -357,7 +235,9 @@ impl<W: Watch> Driver<W> {
             Verdict::Offer(resources) => {
                 let stream = Arc::clone(self.guard.stream());
                 let outbox = stream.state.lock().session.offer(&resources);
-                record_push(&resources, &outbox);
+                if std::mem::replace(&mut self.offered, true) {
+                    record_push(&resources, &outbox);
+                }
                 self.deliver(outbox);
                 Ok(true)
             }

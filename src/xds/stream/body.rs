@@ -1,0 +1,144 @@
+//! The bytes of one stream: requests out of the request body, pieces of responses into the response body.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::Frame;
+use http_body_util::BodyExt;
+use parking_lot::Mutex;
+use prost::Message;
+use tonic::Status;
+
+use crate::xds::frame::{Deframer, FrameError};
+use crate::xds::server::Shared;
+use crate::xds::session::{Protocol, Request};
+use crate::xds::source::Source;
+use crate::xds::stream::{Purpose, drive};
+use crate::xds::wire::{DeltaRequest, SotwRequest};
+
+/// The response body of one stream.
+pub(crate) struct StreamBody {
+    driver: Option<Pin<Box<dyn Future<Output = Status> + Send>>>,
+    queue: Queue,
+    status: Option<Status>,
+}
+
+pub(super) type Queue = Arc<Mutex<VecDeque<Bytes>>>;
+
+impl StreamBody {
+    /// A stream that serves the requests in `body`.
+    pub(crate) fn new<S: Source>(
+        shared: Arc<Shared<S>>,
+        purpose: Purpose,
+        peer: Option<SocketAddr>,
+        body: axum::body::Body,
+    ) -> Self {
+        let queue = Queue::default();
+        let inbound = Inbound {
+            body,
+            deframer: Deframer::new(shared.settings.message_limit),
+            protocol: purpose.protocol,
+        };
+        let driver = drive(shared, purpose, peer, inbound, Arc::clone(&queue));
+        Self {
+            driver: Some(Box::pin(driver)),
+            queue,
+            status: None,
+        }
+    }
+
+    /// A body that ends at once.
+    pub(crate) fn refused(status: Status) -> Self {
+        Self {
+            driver: None,
+            queue: Queue::default(),
+            status: Some(status),
+        }
+    }
+}
+
+impl http_body::Body for StreamBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        loop {
+            if let Some(piece) = self.queue.lock().pop_front() {
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
+            }
+            if let Some(status) = self.status.take() {
+                let mut trailers = HeaderMap::new();
+                return Poll::Ready(Some(
+                    status
+                        .add_header(&mut trailers)
+                        .map(|()| Frame::trailers(trailers)),
+                ));
+            }
+            let Some(driver) = &mut self.driver else {
+                return Poll::Ready(None);
+            };
+            match driver.as_mut().poll(cx) {
+                Poll::Ready(status) => {
+                    self.driver = None;
+                    self.status = Some(status);
+                }
+                Poll::Pending if self.queue.lock().is_empty() => return Poll::Pending,
+                Poll::Pending => {}
+            }
+        }
+    }
+}
+
+/// The requests of one stream.
+pub(super) struct Inbound {
+    body: axum::body::Body,
+    deframer: Deframer,
+    protocol: Protocol,
+}
+
+impl Inbound {
+    /// The next request; `None` when the client has said everything. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Result<Option<Request>, Status> {
+        loop {
+            let message = self.deframer.next_message().map_err(|error| match error {
+                FrameError::Compressed => Status::unimplemented(error.to_string()),
+                FrameError::TooLong(..) => Status::resource_exhausted(error.to_string()),
+                FrameError::Truncated => Status::invalid_argument(error.to_string()),
+            })?;
+            if let Some(message) = message {
+                return decode(self.protocol, message).map(Some);
+            }
+            match self.body.frame().await {
+                None => {
+                    let ended = self.deframer.end();
+                    return ended
+                        .map(|()| None)
+                        .map_err(|error| Status::invalid_argument(error.to_string()));
+                }
+                Some(Err(error)) => return Err(Status::cancelled(error.to_string())),
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        self.deframer.push(data);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Reads one message.
+fn decode(protocol: Protocol, message: Bytes) -> Result<Request, Status> {
+    let request = match protocol {
+        Protocol::Sotw => SotwRequest::decode(message).map(Request::Sotw),
+        Protocol::Delta => DeltaRequest::decode(message).map(Request::Delta),
+    };
+    request.map_err(|error| Status::invalid_argument(format!("the request is malformed: {error}")))
+}
