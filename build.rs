@@ -35,12 +35,18 @@ fn main() -> Result<()> {
 fn envoy_types() -> Result<PathBuf> {
     // Offline first. Cargo may not have fetched what only other builds of ours need; then it must be allowed to.
     let found = metadata(&["--offline"]).or_else(|_| metadata(&[]))?;
-    let packages = found["packages"].as_array().ok_or("no packages")?;
+    let packages = found.get("packages").and_then(|list| list.as_array());
     let package = packages
+        .ok_or("no packages")?
         .iter()
-        .find(|package| package["name"] == "envoy-types")
+        .find(|package| {
+            package
+                .get("name")
+                .is_some_and(|name| name == "envoy-types")
+        })
         .ok_or("envoy-types is not in Cargo.lock")?;
-    let manifest = package["manifest_path"].as_str().ok_or("no path")?;
+    let manifest = package.get("manifest_path").and_then(|path| path.as_str());
+    let manifest = manifest.ok_or("no path")?;
     Ok(Path::new(manifest).parent().ok_or("no folder")?.to_owned())
 }
 
@@ -87,7 +93,8 @@ fn without_field(mut message: &[u8], drop: u32) -> Result<Vec<u8>> {
             other => return Err(format!("unexpected {other:?} in a file descriptor").into()),
         }
         if tag != drop {
-            out.extend_from_slice(&before[..before.len() - message.len()]);
+            let field = before.split_at(before.len() - message.len()).0;
+            out.extend_from_slice(field);
         }
     }
     Ok(out)

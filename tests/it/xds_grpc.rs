@@ -521,3 +521,55 @@ async fn streams_are_independent() {
     assert_eq!(response.removed_resources, ["default:127.0.0.1:8444"]);
     one.silence(Duration::from_millis(200)).await;
 }
+
+/// Memory and time of many streams in this one process, clients included. Run by hand: `cargo test --release --test it
+/// many_streams -- --ignored --nocapture`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a measurement"]
+#[allow(clippy::print_stderr)]
+async fn many_streams() {
+    const STREAMS: usize = 500;
+    let server = XdsServer::start(Settings::default()).await;
+    let names: Vec<String> = (0..100)
+        .map(|n| format!("s{n}.default.dc1.internal.consul"))
+        .collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut resources = gateway(8443, &names);
+    server.source.ready(key("host-1", "gw"), resources.clone());
+    let start = clock();
+    let mut clients = Vec::new();
+    for _ in 0..STREAMS {
+        clients.push(synced(&server, "gw").await);
+    }
+    eprintln!(
+        "{STREAMS} streams synced one after another in {:?}",
+        start.elapsed()
+    );
+    let deviations: usize = server
+        .server
+        .registry()
+        .streams()
+        .iter()
+        .map(|stream| {
+            let state = stream.state.lock();
+            ResourceType::ALL
+                .into_iter()
+                .map(|kind| state.session.of(kind).ledger.deviations())
+                .sum::<usize>()
+        })
+        .sum();
+    eprintln!("deviations of all ledgers: {deviations}");
+    for round in 0..5 {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        resources.endpoints.put(endpoints(names[5], 1000 + round));
+        let start = clock();
+        server.source.ready(key("host-1", "gw"), resources.clone());
+        for client in &mut clients {
+            client.accept(EDS).await;
+        }
+        eprintln!(
+            "a change is at all {STREAMS} clients after {:?}",
+            start.elapsed()
+        );
+    }
+}

@@ -1,5 +1,10 @@
 //! The xDS server against a real Envoy and a real grpcurl.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)] // Test code: a failed step should stop the test.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr
+)] // Test code: a failed step should stop the test.
 
 use std::path::PathBuf;
 use std::process::{Output, Stdio};

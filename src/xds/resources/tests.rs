@@ -33,7 +33,7 @@ fn both_forms_are_slices_of_one_encoding() {
         assert_eq!(any.type_url, ResourceType::Cluster.url());
         assert_eq!(any.value, resource.body());
         let sotw = DiscoveryResponse::decode(resource.sotw_field()).unwrap();
-        assert_eq!(sotw.resources, [any.clone()]);
+        assert_eq!(sotw.resources, std::slice::from_ref(&any));
         assert_eq!(any.encode_to_vec(), resource.any());
     }
 }

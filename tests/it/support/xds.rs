@@ -1,5 +1,5 @@
 //! An xDS server over memory, and clients that speak to it as Envoys do.
-#![allow(clippy::unwrap_used, clippy::panic)] // Test code: a failed step should stop the test.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // Test code: a failed step should stop the test.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
