@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -23,6 +25,32 @@ use crate::rpc::mux::Plugs;
 
 /// Rest after a failed accept, which mostly means that file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// At most one line about refused connections in this time: whoever makes too many makes very many.
+const QUIET_TIME: Duration = Duration::from_secs(10);
+
+/// Keeps a message from being repeated all the time.
+#[derive(Debug, Default)]
+struct Quiet {
+    last: Mutex<Option<(Instant, u64)>>,
+}
+
+impl Quiet {
+    /// Whether to say it now, and how often it was not said since the last time.
+    fn speak(&self) -> Option<u64> {
+        let mut last = self.last.lock();
+        let now = Instant::now();
+        match &mut *last {
+            Some((spoken, unsaid)) if now.duration_since(*spoken) < QUIET_TIME => {
+                *unsaid += 1;
+                None
+            }
+            other => other
+                .replace((now, 0))
+                .map_or(Some(0), |(_, unsaid)| Some(unsaid)),
+        }
+    }
+}
 
 /// What the RPC port needs besides a listener.
 #[derive(Debug)]
@@ -49,7 +77,7 @@ pub async fn serve<H: Handler>(
         edition: hooks,
         handler,
     });
-    let counter = Counter::default();
+    let (counter, quiet) = (Counter::default(), Quiet::default());
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -61,7 +89,7 @@ pub async fn serve<H: Handler>(
             Ok((tcp, peer)) => {
                 metrics::counter!("rpc.accept_conn").increment(1);
                 let limits = config.limits.load();
-                if let Some(accepted) = admit(tcp, peer, &counter, &limits) {
+                if let Some(accepted) = admit(tcp, peer, (&counter, &quiet), &limits) {
                     let span = tracing::debug_span!("rpc", %peer);
                     connections.spawn(connection(mux.clone(), accepted).instrument(span));
                 }
@@ -76,11 +104,19 @@ pub async fn serve<H: Handler>(
 }
 
 /// Lets a connection in unless its address has enough of them; it is closed without a word then, as in Consul.
-fn admit(tcp: TcpStream, peer: SocketAddr, counter: &Counter, limits: &Limits) -> Option<Accepted> {
+fn admit(
+    tcp: TcpStream,
+    peer: SocketAddr,
+    (counter, quiet): (&Counter, &Quiet),
+    limits: &Limits,
+) -> Option<Accepted> {
     let address = peer.ip().to_canonical();
     let (limit, name) = limits.of(address);
     let Some(place) = counter.enter(address, limit) else {
-        tracing::error!(%peer, limit, "RPC connection refused: the address has as many as {name} allows");
+        metrics::counter!("rpc.refused_conn").increment(1);
+        if let Some(unsaid) = quiet.speak() {
+            tracing::error!(%peer, limit, unsaid, "RPC connection refused: the address has as many as {name} allows");
+        }
         return None;
     };
     let handshake = limits.handshake_timeout;
