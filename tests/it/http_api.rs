@@ -8,6 +8,6 @@
 // Test code: a failed step should stop the test.
 
 mod blocking;
-mod fixture;
+pub(crate) mod fixture;
 mod limits;
 mod recorded;

@@ -1,11 +1,14 @@
 //! The integration tests: one target, because each further one links another large binary.
 
+mod agent_api;
 mod architecture;
 mod bootstrap;
+mod checks;
 mod cli;
 mod config;
 mod crash;
 mod http_api;
+mod probe;
 mod rpc_wire;
 mod support;
 mod tls_cli;

@@ -1,0 +1,138 @@
+//! The leader's prober with real gateways' ports.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)] // Test code: a failed step should stop the test.
+
+use crate::support::agent::AgentServer;
+use crossway::model::CheckStatus;
+use crossway::probe::ProxyEvent;
+use crossway::store::State;
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::time::Instant;
+use tokio::net::TcpListener;
+
+/// As `connect envoy -register` puts a gateway into the catalog. The interval is so long that only events can explain a
+/// run within the test.
+fn gateway(address: SocketAddr, after: &str) -> Value {
+    json!({
+        "Node": "gw1", "Address": "127.0.0.1",
+        "Service": {"Kind": "mesh-gateway", "ID": "gw", "Service": "gw", "Port": address.port()},
+        "Check": {
+            "Name": "listening", "CheckID": "service:gw", "ServiceID": "gw", "Type": "tcp",
+            "Definition": {
+                "TCP": address.to_string(), "Interval": "1h", "DeregisterCriticalServiceAfter": after,
+            },
+        },
+    })
+}
+
+fn is(status: CheckStatus) -> impl Fn(&State) -> bool {
+    move |state| {
+        let check = state.check("gw1", "service:gw");
+        check.is_some_and(|check| check.status == status)
+    }
+}
+
+fn stream(server: &AgentServer, opened: bool) {
+    let event = ProxyEvent {
+        node: "gw1".into(),
+        service_id: "gw".into(),
+        opened,
+    };
+    server.events.send(event).unwrap();
+}
+
+#[tokio::test]
+async fn a_gateways_status_follows_its_listener_and_its_stream() {
+    let server = AgentServer::start("n1", None).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    server
+        .put("/v1/catalog/register", &gateway(address, "6h"))
+        .await;
+    server.until("at once", is(CheckStatus::Passing)).await;
+    let stored = server.consensus.store().latest();
+    let check = stored.check("gw1", "service:gw").unwrap();
+    assert_eq!(check.output, format!("TCP connect {address}: Success"));
+    assert_eq!(
+        check.definition.tcp,
+        address.to_string(),
+        "the rest of it stays"
+    );
+
+    drop(listener);
+    let ended = Instant::now();
+    stream(&server, false);
+    server
+        .until("stream ended", is(CheckStatus::Critical))
+        .await;
+    eprintln!(
+        "stream ended -> critical in the catalog: {:?}",
+        ended.elapsed()
+    );
+
+    // The listener opens a moment after the stream.
+    stream(&server, true);
+    tokio::time::sleep(std::time::Duration::from_millis(150)).await;
+    let listener = TcpListener::bind(address).await.unwrap();
+    server
+        .until("stream opened", is(CheckStatus::Passing))
+        .await;
+    drop(listener);
+}
+
+#[tokio::test]
+async fn a_dead_gateway_goes_with_its_node_and_a_removed_one_stays_away() {
+    let server = AgentServer::start("n1", None).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    server
+        .put("/v1/catalog/register", &gateway(address, "50ms"))
+        .await;
+    server
+        .until("registered", |state| state.node("gw1").is_some())
+        .await;
+    server
+        .until("gone", |state| state.node("gw1").is_none())
+        .await;
+    assert!(
+        server
+            .consensus
+            .store()
+            .latest()
+            .service("gw1", "gw")
+            .is_none()
+    );
+}
+
+#[tokio::test]
+async fn nodes_with_an_agent_are_left_to_it() {
+    let server = AgentServer::start("n1", None).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut body = gateway(address, "6h");
+    let own = body["Check"].take();
+    let serf = json!({"Name": "Serf Health Status", "CheckID": "serfHealth", "Status": "passing"});
+    body.as_object_mut().unwrap().remove("Check");
+    body["Checks"] = json!([own, serf]);
+    server.put("/v1/catalog/register", &body).await;
+    stream(&server, true);
+    // A second gateway without an agent, registered later, has its result first.
+    let mut other = gateway(address, "6h");
+    other["Node"] = json!("gw2");
+    server.put("/v1/catalog/register", &other).await;
+    server
+        .until("the other one", |state| {
+            let check = state.check("gw2", "service:gw");
+            check.is_some_and(|check| check.status == CheckStatus::Passing)
+        })
+        .await;
+    assert!(is(CheckStatus::Critical)(
+        &server.consensus.store().latest()
+    ));
+}
