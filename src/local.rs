@@ -20,13 +20,15 @@
 
 pub mod agent;
 pub mod checks;
+pub mod config;
 pub mod definition;
 pub mod files;
 pub mod state;
 pub mod sync;
 pub mod writer;
 
-pub use agent::{Config, Error, Identity, Local};
+pub use agent::{Error, Local};
+pub use config::{Config, Identity};
 pub use definition::{CheckDefinition, DefinitionError, ServiceDefinition};
 pub use sync::run;
 pub use writer::{WriteError, Writer};

@@ -1,73 +1,19 @@
 //! The handle callers use: registers, reports, answers. The shell around [`LocalState`].
 
-use crate::local::checks::{DEFAULT_OUTPUT_MAX, Limits, Report};
+mod restart;
+
+use crate::local::checks::{Limits, Report};
+use crate::local::config::{Config, Identity};
 use crate::local::definition::{CheckDefinition, DefinitionError, ServiceDefinition};
-use crate::local::files::{FileError, Files, StoredCheck, StoredService, StoredStatus};
+use crate::local::files::{FileError, Files, StoredCheck, StoredService};
 use crate::local::state::{LocalCheck, LocalService, LocalState, NewCheck, Refused, Rules, Source};
-use crate::model::catalog::{META_WAN_FEDERATION, StringMap};
-use crate::model::{
-    CheckId, CheckStatus, Datacenter, NodeId, NodeName, NodeService, ServiceId, ServiceKind,
-};
+use crate::model::catalog::META_WAN_FEDERATION;
+use crate::model::{CheckId, CheckStatus, NodeService, ServiceId, ServiceKind};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 use tokio::sync::{Notify, watch};
-
-/// This server as the catalog knows it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Identity {
-    /// The own datacenter.
-    pub datacenter: Datacenter,
-    /// The node's name.
-    pub node: NodeName,
-    /// The node's UUID.
-    pub id: NodeId,
-    /// The node's address.
-    pub address: String,
-    /// `lan`, `wan` and their kin.
-    pub tagged_addresses: StringMap,
-    /// The node's metadata.
-    pub meta: StringMap,
-}
-
-/// How local services are kept and synced.
-#[derive(Debug, Clone)]
-pub struct Config {
-    /// Who this server is.
-    pub identity: Identity,
-    /// Where registrations are kept; `None` (`-dev`) keeps nothing.
-    pub data_dir: Option<PathBuf>,
-    /// `check_update_interval`: about how long a change of output alone may wait. Zero writes it at once. Default 5 m.
-    pub check_update_interval: Duration,
-    /// `check_output_max_size`: bytes of output kept, at least 1. Default 4096.
-    pub output_max: usize,
-    /// `discard_check_output`: keep no output at all. Default false.
-    pub discard_output: bool,
-    /// Time between two comparisons with the whole catalog, before scaling with the number of nodes. Default 1 m.
-    pub sync_interval: Duration,
-    /// Time until a failed write is tried again. Default 15 s.
-    pub retry_interval: Duration,
-    /// Bounds of definitions.
-    pub limits: Limits,
-}
-
-impl Config {
-    /// The defaults for this server.
-    pub fn new(identity: Identity) -> Self {
-        Self {
-            identity,
-            data_dir: None,
-            check_update_interval: Duration::from_secs(300),
-            output_max: DEFAULT_OUTPUT_MAX,
-            discard_output: false,
-            sync_interval: Duration::from_secs(60),
-            retry_interval: Duration::from_secs(15),
-            limits: Limits::default(),
-        }
-    }
-}
 
 /// Why a registration or a report is refused.
 #[derive(Debug, thiserror::Error)]
@@ -133,38 +79,6 @@ impl Local {
         Ok((local, problems))
     }
 
-    fn load(&self) -> Vec<FileError> {
-        let Some(files) = &self.inner.files else {
-            return Vec::new();
-        };
-        let loaded = files.load();
-        let (now, wall) = (now(), unix_seconds());
-        let mut state = self.inner.state.lock();
-        for stored in loaded.services {
-            state.put_service(stored.service, stored.token, Source::Request);
-        }
-        for stored in loaded.checks {
-            let id = stored.definition.id.clone();
-            let put = self
-                .prepare(stored.definition, Source::Request)
-                .and_then(|new| Ok(state.put_check(new, now, &mut rand::rng())?));
-            if let Err(error) = put {
-                tracing::warn!(check = %id, %error, "a kept check is not loaded");
-            }
-        }
-        for stored in loaded.statuses {
-            if let Some(left) = stored.expires.checked_sub(wall) {
-                let report = Report {
-                    status: stored.status,
-                    output: stored.output,
-                };
-                let left = Duration::from_secs(left);
-                state.restore_report(&stored.check_id, report, left, now);
-            }
-        }
-        loaded.problems
-    }
-
     fn prepare(&self, definition: CheckDefinition, source: Source) -> Result<NewCheck, Error> {
         Ok(NewCheck {
             plan: definition.plan(self.inner.config.limits)?,
@@ -226,6 +140,9 @@ impl Local {
             .map(|check| self.prepare(check, source))
             .collect::<Result<Vec<_>, Error>>()?;
         let _order = self.inner.order.lock().await;
+        let ids = checks.iter().map(|check| &check.definition.id);
+        let apart = self.inner.state.lock().tell_apart(Some(&service.id), ids);
+        apart?;
         let obsolete = if replace_checks {
             self.obsolete_checks(&service.id, &checks)
         } else {
@@ -338,7 +255,15 @@ impl Local {
         let new = self.prepare(definition.clone(), source)?;
         let _order = self.inner.order.lock().await;
         let service = &definition.service_id;
-        let known = self.inner.state.lock().service(service.as_str()).is_some();
+        let (known, apart) = {
+            let state = self.inner.state.lock();
+            let known = state.service(service.as_str()).is_some();
+            (
+                known,
+                state.tell_apart(None, std::iter::once(&definition.id)),
+            )
+        };
+        apart?;
         if !service.is_empty() && !known {
             return Err(Refused::NoService(service.clone()).into());
         }
@@ -392,42 +317,6 @@ impl Local {
         }
         self.inner.changed.notify_one();
         Ok(())
-    }
-
-    /// Keeps reported statuses that are not kept yet. The sync loop calls it at most once a second and when it ends.
-    pub(super) async fn save_statuses(&self) {
-        let unsaved = std::mem::take(&mut *self.inner.unsaved.lock());
-        if unsaved.is_empty() {
-            return;
-        }
-        let wall = unix_seconds();
-        let statuses: Vec<StoredStatus> = {
-            let (state, now) = (self.inner.state.lock(), now());
-            let rows = unsaved.iter().filter_map(|id| {
-                let row = state.check(id.as_str())?;
-                let left = state
-                    .report_counts_until(id)?
-                    .saturating_duration_since(now);
-                Some(StoredStatus {
-                    check_id: id.clone(),
-                    status: row.check.status,
-                    output: row.check.output.clone(),
-                    expires: wall + left.as_secs(),
-                })
-            });
-            rows.collect()
-        };
-        let saved = self
-            .with_files(move |files| statuses.iter().try_for_each(|s| files.put_status(s)))
-            .await;
-        if let Err(error) = saved {
-            tracing::warn!(%error, "reported statuses are not kept over a restart");
-        }
-    }
-
-    /// Whether reports wait to be kept.
-    pub(super) fn has_unsaved(&self) -> bool {
-        !self.inner.unsaved.lock().is_empty()
     }
 
     async fn with_files(
@@ -511,27 +400,18 @@ fn name_checks(service: &NodeService, checks: Vec<CheckDefinition>) -> Vec<Check
 /// Only the value 1 opens the way to the servers; other values are kept, as in Consul, but hardly meant (C016).
 fn warn_about_meta(service: &NodeService) {
     let value = service.meta.get(META_WAN_FEDERATION);
-    if let (Some(value), ServiceKind::MeshGateway) = (value, &service.kind) {
-        if value != "1" {
-            tracing::warn!(
-                service = %service.id,
-                value,
-                "meta {META_WAN_FEDERATION} counts only with the value \"1\": this gateway is no way to the servers"
-            );
-        }
+    if let (Some(value), ServiceKind::MeshGateway) = (value, &service.kind)
+        && value != "1"
+    {
+        tracing::warn!(
+            service = %service.id,
+            value,
+            "meta {META_WAN_FEDERATION} counts only with the value \"1\": this gateway is no way to the servers"
+        );
     }
 }
 
 /// The shell's clock; tokio's, so that tests can stop it.
 pub(super) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "expiry times in files must outlive the process"
-)]
-fn unix_seconds() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |d| d.as_secs())
 }

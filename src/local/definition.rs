@@ -10,6 +10,7 @@ mod validate;
 
 pub use check::CheckDefinition;
 pub use decode::DecodeError;
+pub(crate) use service::CONSUL_SERVICE;
 pub use service::{ServiceDefinition, Sidecar};
 pub use validate::{service_meta, service_rules};
 

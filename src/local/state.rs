@@ -6,10 +6,10 @@ mod timers;
 pub use catalog::SyncOp;
 pub use timers::{Due, Run};
 
-use crate::local::agent::Identity;
 use crate::local::checks::plan::output_max;
 use crate::local::checks::progress::tail;
 use crate::local::checks::{Deadlines, Limits, Plan, Progress, Report, stagger};
+use crate::local::config::Identity;
 use crate::local::definition::CheckDefinition;
 use crate::model::{CheckId, CheckStatus, HealthCheck, NodeName, NodeService, ServiceId};
 use rand::Rng;
@@ -91,6 +91,16 @@ pub enum Refused {
     /// A check names a service that is not registered here.
     #[error("ServiceID {:?} does not exist", .0.as_str())]
     NoService(ServiceId),
+    /// An id that the catalog, which does not tell case apart, would take for another one.
+    #[error(
+        "ID {given:?} differs from the registered {registered:?} in case only; use that, or another ID"
+    )]
+    CaseOnly {
+        /// What was asked for.
+        given: String,
+        /// What is registered.
+        registered: String,
+    },
     /// A report for a check that is none or that is run by this server.
     #[error("CheckID {:?} does not have associated TTL", .0.as_str())]
     NoTtl(CheckId),
@@ -164,6 +174,39 @@ impl LocalState {
         self.checks
             .values()
             .filter(move |check| check.check.service_id.as_str() == service)
+    }
+
+    /// Makes sure that the catalog can tell a new service and its checks from what is registered.
+    ///
+    /// # Errors
+    /// An id differs from a registered one in case only.
+    pub fn tell_apart<'a>(
+        &self,
+        service: Option<&ServiceId>,
+        checks: impl Iterator<Item = &'a CheckId>,
+    ) -> Result<(), Refused> {
+        let clash = |given: &str, registered: &str| {
+            given != registered && same_in_catalog(given, registered)
+        };
+        let refused = |given: &str, registered: &str| {
+            Err(Refused::CaseOnly {
+                given: given.to_owned(),
+                registered: registered.to_owned(),
+            })
+        };
+        if let Some(given) = service {
+            let mut ids = self.services.keys();
+            if let Some(other) = ids.find(|id| clash(given.as_str(), id.as_str())) {
+                return refused(given.as_str(), other.as_str());
+            }
+        }
+        for given in checks {
+            let mut ids = self.checks.keys();
+            if let Some(other) = ids.find(|id| clash(given.as_str(), id.as_str())) {
+                return refused(given.as_str(), other.as_str());
+            }
+        }
+        Ok(())
     }
 
     /// Adds or replaces a service. Its checks keep their state and take over its name and tags.
@@ -355,6 +398,12 @@ impl LocalState {
         }
         self.watch_critical(id, now);
     }
+}
+
+/// Whether the catalog takes two ids for one.
+fn same_in_catalog(a: &str, b: &str) -> bool {
+    a.eq_ignore_ascii_case(b)
+        || !(a.is_ascii() && b.is_ascii()) && a.to_lowercase() == b.to_lowercase()
 }
 
 #[cfg(test)]

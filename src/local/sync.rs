@@ -19,8 +19,8 @@ const RUNS_AT_ONCE: usize = 256;
 /// Writes that are under way at the same time; consensus folds them into few log entries.
 const WRITES_AT_ONCE: usize = 64;
 
-/// Least time between two comparisons because somebody else wrote to this node's rows: two servers that claim the same
-/// node must not write against each other without pause.
+/// Least time between two comparisons because somebody else wrote to this node's rows. It doubles as long as there is
+/// something to set right: two servers that claim the same node must not write against each other without pause.
 const COMPARE_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long reports may wait to be kept.
@@ -65,6 +65,7 @@ struct Sync<W> {
     push: JoinSet<Vec<(SyncOp, Result<(), WriteError>)>>,
     compare_at: Instant,
     compared_at: Instant,
+    pause: Duration,
     /// After a failed write nothing is written before this.
     hold_until: Option<Instant>,
     /// Ends the hold early. Made before a batch starts, so that nothing that happens meanwhile is missed.
@@ -85,6 +86,7 @@ impl<W: Writer> Sync<W> {
             push: JoinSet::new(),
             compare_at: now,
             compared_at: now,
+            pause: COMPARE_PAUSE,
             hold_until: None,
             save_at: None,
         }
@@ -99,7 +101,7 @@ impl<W: Writer> Sync<W> {
     }
 
     fn catalog_changed(&mut self) {
-        let soon = now().max(self.compared_at + COMPARE_PAUSE);
+        let soon = now().max(self.compared_at + self.pause);
         self.compare_at = self.compare_at.min(soon);
     }
 
@@ -113,14 +115,7 @@ impl<W: Writer> Sync<W> {
         let due = self.local.inner.state.lock().due(now);
         self.act(due).await;
         if now >= self.compare_at {
-            let catalog = self.store.latest();
-            self.local.inner.state.lock().compare(&catalog);
-            self.compared_at = now;
-            let interval = scaled(
-                self.local.inner.config.sync_interval,
-                catalog.nodes().count(),
-            );
-            self.compare_at = now + interval + stagger(interval, &mut rand::rng());
+            self.compare(now);
         }
         if self.hold_until.is_some_and(|until| now >= until) {
             self.hold_until = None;
@@ -136,6 +131,23 @@ impl<W: Writer> Sync<W> {
             None if self.local.has_unsaved() => self.save_at = Some(now + SAVE_PAUSE),
             _ => {}
         }
+    }
+
+    fn compare(&mut self, now: Instant) {
+        let catalog = self.store.latest();
+        let differs = {
+            let mut state = self.local.inner.state.lock();
+            state.compare(&catalog);
+            state.has_changes()
+        };
+        let nodes = catalog.nodes().count();
+        let interval = scaled(self.local.inner.config.sync_interval, nodes);
+        self.pause = match differs {
+            true => (self.pause * 2).min(interval),
+            false => COMPARE_PAUSE,
+        };
+        self.compared_at = now;
+        self.compare_at = now + interval + stagger(interval, &mut rand::rng());
     }
 
     async fn act(&mut self, due: Due) {
@@ -172,8 +184,19 @@ impl<W: Writer> Sync<W> {
                 let (writer, command) = (writer.clone(), op.command(&identity));
                 async move { (op, writer.write(command).await.map(|_| ())) }
             };
-            let writes = futures_util::stream::iter(ops).map(write);
-            writes.buffer_unordered(WRITES_AT_ONCE).collect().await
+            // Removals come first: an id may have changed its case.
+            let removes =
+                |op: &SyncOp| matches!(op, SyncOp::RemoveService(_) | SyncOp::RemoveCheck(_));
+            let (first, then): (Vec<_>, Vec<_>) = ops.into_iter().partition(removes);
+            let mut results = Vec::with_capacity(first.len() + then.len());
+            for ops in [first, then] {
+                let writes = futures_util::stream::iter(ops).map(write);
+                let mut writes = writes.buffer_unordered(WRITES_AT_ONCE);
+                while let Some(result) = writes.next().await {
+                    results.push(result);
+                }
+            }
+            results
         });
     }
 

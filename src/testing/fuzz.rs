@@ -2,6 +2,7 @@
 //!
 //! `fuzz/fuzz_targets` runs each under cargo-fuzz; a property test beside each reader runs it on random input.
 
+pub mod agent;
 pub mod filter;
 pub mod raft;
 pub mod xds;

@@ -267,3 +267,17 @@ async fn metrics_come_in_both_forms() {
         Some("text/plain; version=0.0.4; charset=utf-8")
     );
 }
+
+proptest::proptest! {
+    /// Bodies that are almost right: a registration with bytes replaced or cut off.
+    #[test]
+    fn no_body_brings_the_reader_down(at in 0usize..600, byte: u8, cut in 0usize..600) {
+        let mut body = gateway(8443).to_string().into_bytes();
+        if let Some(place) = body.get_mut(at) {
+            *place = byte;
+        }
+        crossway::testing::fuzz::agent::fuzz_agent_body(&body);
+        body.truncate(cut);
+        crossway::testing::fuzz::agent::fuzz_agent_body(&body);
+    }
+}

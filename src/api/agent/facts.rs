@@ -2,7 +2,7 @@
 
 use crate::api::Api;
 use crate::api::error::Error;
-use crate::consensus::Role;
+use crate::consensus::{Peer, Role};
 use crate::model::catalog::StringMap;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -183,23 +183,9 @@ impl Api {
         let agent = self.agent()?;
         let checks = agent.local.checks();
         let ttls = checks.iter().filter(|check| check.is_ttl()).count();
-        let raft = self.consensus().stats();
+        let alone = self.consensus().peers().len() <= 1;
         let leads = matches!(&*self.consensus().role().borrow(), Role::Leader { .. });
         let datacenters = self.datacenters().len();
-        let last_contact = match raft.last_contact {
-            None => "never".to_owned(),
-            Some(d) if d.is_zero() => "0".to_owned(),
-            Some(d) => format!("{d:?}"),
-        };
-        let configuration: Vec<String> = raft
-            .peers
-            .iter()
-            .map(|(peer, votes)| {
-                let suffrage = if *votes { "Voter" } else { "Nonvoter" };
-                let (id, address) = (&peer.id, &peer.address);
-                format!("{{Suffrage:{suffrage} ID:{id} Address:{address}}}")
-            })
-            .collect();
         Ok(BTreeMap::from([
             (
                 "agent",
@@ -222,32 +208,14 @@ impl Api {
                 "consul",
                 texts([
                     ("acl", "disabled".to_owned()),
-                    ("bootstrap", (raft.num_peers == 0).to_string()),
+                    ("bootstrap", alone.to_string()),
                     ("known_datacenters", datacenters.to_string()),
                     ("leader", leads.to_string()),
                     ("leader_addr", self.leader()),
                     ("server", "true".to_owned()),
                 ]),
             ),
-            (
-                "raft",
-                texts([
-                    ("applied_index", raft.applied_index.to_string()),
-                    ("commit_index", raft.commit_index.to_string()),
-                    ("last_contact", last_contact),
-                    ("last_log_index", raft.last_log_index.to_string()),
-                    ("last_log_term", raft.last_log_term.to_string()),
-                    ("last_snapshot_index", raft.last_snapshot_index.to_string()),
-                    ("last_snapshot_term", raft.last_snapshot_term.to_string()),
-                    (
-                        "latest_configuration",
-                        format!("[{}]", configuration.join(" ")),
-                    ),
-                    ("num_peers", raft.num_peers.to_string()),
-                    ("state", raft.state.to_owned()),
-                    ("term", raft.term.to_string()),
-                ]),
-            ),
+            ("raft", self.raft_stats()),
             (
                 "runtime",
                 texts([
@@ -257,6 +225,34 @@ impl Api {
                 ]),
             ),
         ]))
+    }
+
+    fn raft_stats(&self) -> StringMap {
+        let raft = self.consensus().stats();
+        let last_contact = match raft.last_contact {
+            None => "never".to_owned(),
+            Some(d) if d.is_zero() => "0".to_owned(),
+            Some(d) => format!("{d:?}"),
+        };
+        let server = |(peer, votes): &(Peer, bool)| {
+            let suffrage = if *votes { "Voter" } else { "Nonvoter" };
+            let (id, address) = (&peer.id, &peer.address);
+            format!("{{Suffrage:{suffrage} ID:{id} Address:{address}}}")
+        };
+        let servers: Vec<String> = raft.peers.iter().map(server).collect();
+        texts([
+            ("applied_index", raft.applied_index.to_string()),
+            ("commit_index", raft.commit_index.to_string()),
+            ("last_contact", last_contact),
+            ("last_log_index", raft.last_log_index.to_string()),
+            ("last_log_term", raft.last_log_term.to_string()),
+            ("last_snapshot_index", raft.last_snapshot_index.to_string()),
+            ("last_snapshot_term", raft.last_snapshot_term.to_string()),
+            ("latest_configuration", format!("[{}]", servers.join(" "))),
+            ("num_peers", raft.num_peers.to_string()),
+            ("state", raft.state.to_owned()),
+            ("term", raft.term.to_string()),
+        ])
     }
 }
 

@@ -119,10 +119,14 @@ fn cause(error: &reqwest::Error) -> String {
     while let Some(source) = at.source() {
         at = source;
     }
-    match at.downcast_ref::<io::Error>() {
-        Some(io) => reason(io),
-        None => at.to_string(),
-    }
+    let Some(io) = at.downcast_ref::<io::Error>() else {
+        return at.to_string();
+    };
+    let target = error.url().filter(|_| error.is_connect()).and_then(|url| {
+        let port = url.port_or_known_default()?;
+        Some(format!("dial tcp {}:{port}: ", url.host_str()?))
+    });
+    format!("{}{}", target.unwrap_or_default(), reason(io))
 }
 
 fn failed(probe: &HttpProbe, error: &str) -> Report {

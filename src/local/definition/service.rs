@@ -12,6 +12,9 @@ use crate::model::{
 use serde_json::Value;
 use std::net::IpAddr;
 
+/// The service that every server registers for itself.
+pub(crate) const CONSUL_SERVICE: &str = "consul";
+
 /// Whether a definition asks for a sidecar of the service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sidecar {
@@ -111,6 +114,12 @@ impl ServiceDefinition {
         let service = &self.service;
         if service.service.is_empty() {
             return Err(DefinitionError::invalid("Missing service name"));
+        }
+        if service.id.as_str().eq_ignore_ascii_case(CONSUL_SERVICE) {
+            return Err(DefinitionError::invalid(format!(
+                "Service id {:?} is reserved: the servers register themselves under it; choose another ID",
+                service.id.as_str()
+            )));
         }
         let address: Option<IpAddr> = service.address.parse().ok();
         if address.is_some_and(|ip| ip.is_unspecified()) {

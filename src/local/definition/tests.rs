@@ -12,6 +12,7 @@ fn refused(value: &Value) -> String {
         .to_string()
 }
 
+#[expect(clippy::too_many_lines, reason = "a table")]
 #[test]
 fn refusals_are_worded_as_consul_words_them() {
     let w = |mut more: Value| {
@@ -114,6 +115,7 @@ fn refusals_are_worded_as_consul_words_them() {
         assert_eq!(refused(&value), text, "{value}");
     }
     assert!(refused(&w(json!({"Connect": {"SidecarService": {}}}))).contains("connect-proxy"));
+    assert!(refused(&json!({"Name": "x", "ID": "Consul"})).contains("reserved"));
     assert!(refused(&w(json!({"Port": 70000}))).contains("0 to 65535"));
     assert!(refused(&w(json!({"Check": {"GRPC": "a", "Interval": "1s"}}))).contains("grpc"));
 }

@@ -1,6 +1,7 @@
 //! What the catalog should hold for this node, and the writes that make it so.
 
-use crate::local::agent::Identity;
+use crate::local::config::Identity;
+use crate::local::definition::CONSUL_SERVICE;
 use crate::local::state::{LocalState, Timer};
 use crate::model::check::SERF_HEALTH;
 use crate::model::query::RegisterRequest;
@@ -8,9 +9,6 @@ use crate::model::{CheckId, HealthCheck, NodeService, ServiceId};
 use crate::store::{Command, State};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// The service that every server registers for itself; it follows the server's life, not this state.
-const CONSUL_SERVICE: &str = "consul";
 
 /// One write to the catalog.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::local::agent::{Config, Identity};
+use crate::local::config::{Config, Identity};
 use crate::local::definition::{CheckDefinition, ServiceDefinition};
 use crate::model::CheckStatus;
 use crate::store::{Command, Outcome};
@@ -224,6 +224,25 @@ async fn registrations_and_reports_survive_a_restart() {
     let third = start(Some(dir.path()));
     assert!(third.local.services().is_empty() && third.local.checks().is_empty());
     third.stop().await;
+}
+
+#[tokio::test]
+async fn an_id_that_differs_in_case_only_is_refused() {
+    let running = start(None);
+    running.local.register_service(web(), false).await.unwrap();
+    for value in [
+        json!({"Name": "WEB"}),
+        json!({"Name": "other", "Check": {"CheckID": "C", "TTL": "1s"}}),
+    ] {
+        let other = ServiceDefinition::parse(&value).unwrap();
+        let error = running.local.register_service(other, false).await;
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("case only"), "{error}");
+    }
+    let check = CheckDefinition::parse(&json!({"Name": "C", "TTL": "1s"})).unwrap();
+    assert!(running.local.register_check(check).await.is_err());
+    assert_eq!(running.local.services().len(), 1);
+    running.stop().await;
 }
 
 #[test]

@@ -51,24 +51,8 @@ pub(crate) fn hasty() -> Limits {
 
 impl AgentServer {
     pub(crate) async fn start(node: &str, data_dir: Option<&Path>) -> Self {
-        let mut raft = RaftConfig::new(NODE_ID.into(), node.into(), "10.71.0.11:8300");
-        raft.bootstrap = true;
-        let consensus = Consensus::open(raft).await.unwrap();
-        let identity = Identity {
-            datacenter: "dc1".into(),
-            node: node.into(),
-            id: NODE_ID.into(),
-            address: "10.71.0.11".into(),
-            tagged_addresses: ["lan", "lan_ipv4", "wan", "wan_ipv4"]
-                .map(|name| (name.to_owned(), "10.71.0.11".to_owned()))
-                .into(),
-            meta: [("consul-network-segment".to_owned(), String::new())].into(),
-        };
-        let mut config = Config::new(identity);
-        config.data_dir = data_dir.map(Into::into);
-        config.limits = hasty();
-        config.check_update_interval = Duration::ZERO;
-        let (local, problems) = Local::open(config).unwrap();
+        let consensus = consensus(node).await;
+        let (local, problems) = Local::open(config(node, data_dir)).unwrap();
         let (ca, orders) = ca::channel();
         let agent = Agent {
             local: local.clone(),
@@ -168,6 +152,30 @@ impl AgentServer {
         };
         assert!(timeout(PATIENCE, wait).await.is_ok(), "{what}");
     }
+}
+
+async fn consensus(node: &str) -> Consensus {
+    let mut raft = RaftConfig::new(NODE_ID.into(), node.into(), "10.71.0.11:8300");
+    raft.bootstrap = true;
+    Consensus::open(raft).await.unwrap()
+}
+
+fn config(node: &str, data_dir: Option<&Path>) -> Config {
+    let identity = Identity {
+        datacenter: "dc1".into(),
+        node: node.into(),
+        id: NODE_ID.into(),
+        address: "10.71.0.11".into(),
+        tagged_addresses: ["lan", "lan_ipv4", "wan", "wan_ipv4"]
+            .map(|name| (name.to_owned(), "10.71.0.11".to_owned()))
+            .into(),
+        meta: [("consul-network-segment".to_owned(), String::new())].into(),
+    };
+    let mut config = Config::new(identity);
+    config.data_dir = data_dir.map(Into::into);
+    config.limits = hasty();
+    config.check_update_interval = Duration::ZERO;
+    config
 }
 
 fn facts() -> Facts {
