@@ -34,7 +34,7 @@ pub mod table;
 pub use error::HttpError;
 pub use reply::Reply;
 pub use request::Request;
-pub use serve::{Server, Settings};
+pub use serve::{Server, Settings, TlsSource};
 pub use table::{Route, Verb};
 
 /// The rows of every noun, in one table.

@@ -34,6 +34,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const TOO_MANY: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: text/plain\r\nConnection: close\r\n\
 Content-Length: 80\r\n\r\nYour IP is issuing too many concurrent connections, please rate limit your calls";
 
+/// The TLS configuration, and newer ones; a connection gets the newest at the time it opens.
+pub type TlsSource = watch::Receiver<Arc<ServerConfig>>;
+
 /// Limits of the HTTP API.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -99,7 +102,7 @@ impl Server {
     pub async fn serve(
         self,
         listener: TcpListener,
-        tls: Option<watch::Receiver<Arc<ServerConfig>>>,
+        tls: Option<TlsSource>,
         stop: CancellationToken,
     ) {
         let connections = TaskTracker::new();
@@ -122,8 +125,7 @@ impl Server {
                 connections.spawn(refuse(stream, tls.is_some()));
                 continue;
             };
-            let (server, stop) = (self.clone(), stop.clone());
-            let tls = tls.as_ref().map(|tls| tls.borrow().clone());
+            let (server, stop, tls) = (self.clone(), stop.clone(), tls.clone());
             connections.spawn(async move {
                 server.connection(stream, remote, tls, stop).await;
                 drop::<Admission>(admission);
@@ -140,15 +142,16 @@ impl Server {
         self,
         stream: TcpStream,
         remote: IpAddr,
-        tls: Option<Arc<ServerConfig>>,
+        tls: Option<TlsSource>,
         stop: CancellationToken,
     ) {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY could not be set");
         }
-        let Some(config) = tls else {
+        let Some(tls) = tls else {
             return self.http1(stream, remote, stop).await;
         };
+        let config = tls.borrow().clone();
         let handshake = TlsAcceptor::from(config).accept(stream);
         match timeout(self.settings.handshake_timeout, handshake).await {
             Ok(Ok(stream)) => {

@@ -9,5 +9,7 @@
 
 mod blocking;
 pub(crate) mod fixture;
+mod garbage;
 mod limits;
 mod recorded;
+mod tls;

@@ -216,3 +216,39 @@ async fn keys_are_written_conditionally_and_listed_by_prefix() {
     let answer = delete("/v1/kv/a?recurse&cas=1").await;
     assert_eq!(answer.text(), "Conflicting flags: recurse and cas");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_are_filtered_by_what_they_show() {
+    let fixture = Fixture::limited(Settings::default()).await;
+    for (node, version, status) in [("a", "1", "passing"), ("b", "2", "critical")] {
+        let body = json!({
+            "Node": node, "Address": "10.0.0.1", "NodeMeta": {"rack": node},
+            "Service": {"Service": "web", "Port": 80, "Meta": {"version": version}},
+            "Check": {"Name": "c", "ServiceID": "web", "Status": status},
+        });
+        fixture.put("/v1/catalog/register", &body).await;
+    }
+    for (path, rows) in [
+        ("/v1/health/service/web?filter=Service.Meta.version+==+2", 1),
+        (
+            "/v1/health/service/web?filter=Service.Meta.version+==+2&passing",
+            0,
+        ),
+        ("/v1/health/service/web?passing=1", 1),
+        ("/v1/health/service/web?passing=0", 2),
+        ("/v1/health/service/web?node-meta=rack:a", 1),
+        ("/v1/health/service/web?tag=none", 0),
+        ("/v1/health/service/WEB", 2),
+        ("/v1/health/checks/web?filter=Status+!=+passing", 1),
+        ("/v1/catalog/service/web?filter=ServiceMeta.version+==+1", 1),
+        ("/v1/catalog/nodes?filter=Meta.rack+==+b", 1),
+    ] {
+        let answer = fixture.get(path).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        assert_eq!(answer.json().as_array().unwrap().len(), rows, "{path}");
+    }
+    let answer = fixture.get("/v1/health/service/web?filter=((").await;
+    assert_eq!(answer.status, 500);
+    let near = fixture.get("/v1/catalog/nodes?near=b").await.json();
+    assert_eq!(near[0]["Node"], "b");
+}
