@@ -374,7 +374,8 @@ fn sort_maps(value: &mut Value) -> bool {
     match value {
         Value::Array(items) => items
             .iter_mut()
-            .fold(true, |all, item| sort_maps(item) && all),
+            .map(|item| sort_maps(item))
+            .fold(true, std::ops::BitAnd::bitand),
         Value::Map(pairs) => {
             let key = |pair: &(Value, Value)| match &pair.0 {
                 Value::Raw(raw) => raw.clone(),
@@ -385,7 +386,8 @@ fn sort_maps(value: &mut Value) -> bool {
             pairs.sort_by_key(key);
             let inner = pairs
                 .iter_mut()
-                .fold(true, |all, pair| sort_maps(&mut pair.1) && all);
+                .map(|pair| sort_maps(&mut pair.1))
+                .fold(true, std::ops::BitAnd::bitand);
             inner && (sorted || !is_struct)
         }
         _ => true,

@@ -162,6 +162,10 @@ async fn a_real_consul_server_takes_our_calls_in_every_mode() {
         };
         assert_eq!(entries[0].get("Value").unwrap().as_str(), Some(&*large));
     }
+    check_command(folder, port);
+}
+
+fn check_command(folder: &Path, port: u16) {
     let output = Command::new(env!("CARGO_BIN_EXE_crossway"))
         .args([
             "rpc",
