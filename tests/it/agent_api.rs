@@ -140,6 +140,17 @@ async fn services_checks_and_health_look_as_consul_shows_them() {
     let mut wanted = recorded["agent_service_mesh_gateway"].clone();
     wanted["body"]["ContentHash"] = json!(hash);
     compare("agent_service_mesh_gateway", &wanted, &one);
+    for (path, ids) in [
+        ("/v1/agent/services?filter=Service==web", json!(["web2"])),
+        (
+            "/v1/agent/checks?filter=Status==passing",
+            json!(["service:mesh-gateway"]),
+        ),
+    ] {
+        let found = server.get(path).await.json();
+        let keys: Vec<&String> = found.as_object().unwrap().keys().collect();
+        assert_eq!(json!(keys), ids, "{path}");
+    }
     let text = server
         .get("/v1/agent/health/service/id/web2?format=text")
         .await;

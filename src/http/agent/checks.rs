@@ -3,6 +3,7 @@
 use crate::api::agent::AgentError;
 use crate::http::decode;
 use crate::http::error::HttpError;
+use crate::http::filter::{self, RowFilter};
 use crate::http::json;
 use crate::http::json::catalog::Tags;
 use crate::http::json::check::CheckView;
@@ -14,10 +15,12 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 pub(super) async fn all(request: Request) -> Result<Reply, HttpError> {
+    let filter = RowFilter::of(&request, filter::CHECK)?;
     let checks = request.api.agent_checks()?;
     let views: BTreeMap<&str, CheckView<'_>> = checks
         .iter()
         .map(|check| (check.check_id.as_str(), CheckView::new(check, Tags::Empty)))
+        .filter(|(_, view)| filter.keeps(view))
         .collect();
     Ok(Reply::json(json::bytes(&views)?))
 }

@@ -3,6 +3,7 @@
 use crate::api::agent::AgentError;
 use crate::http::decode;
 use crate::http::error::HttpError;
+use crate::http::filter::{self, RowFilter};
 use crate::http::json;
 use crate::http::json::agent::AgentServiceView;
 use crate::http::reply::Reply;
@@ -12,10 +13,12 @@ use http::header::HeaderValue;
 use std::collections::BTreeMap;
 
 pub(super) async fn all(request: Request) -> Result<Reply, HttpError> {
+    let filter = RowFilter::of(&request, filter::SERVICE)?;
     let services = request.api.agent_services()?;
     let views: BTreeMap<&str, AgentServiceView<'_>> = services
         .iter()
         .map(|service| (service.id.as_str(), AgentServiceView::new(service, "")))
+        .filter(|(_, view)| filter.keeps(view))
         .collect();
     Ok(Reply::json(json::bytes(&views)?))
 }
