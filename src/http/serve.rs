@@ -120,7 +120,7 @@ impl Server {
                 }
             };
             let Some(admission) = self.limit.admit(remote) else {
-                metrics::counter!("consul.rpc.accept_conn_http_limited").increment(1);
+                metrics::counter!("consul.http.refused_connections").increment(1);
                 tracing::debug!(client = %remote, "refused: too many connections");
                 connections.spawn(refuse(stream, tls.is_some()));
                 continue;
