@@ -76,6 +76,8 @@ pub struct Request {
     pub body: Bytes,
     /// Who asks.
     pub remote: IpAddr,
+    /// How often the state had been restored when the request came: after a restore an index may mean something else.
+    pub restores: u64,
 }
 
 impl Request {
@@ -195,7 +197,7 @@ impl Request {
 
     /// Everything of the request that decides what the answer says, for the cache.
     pub fn content_key(&self, endpoint: &str) -> String {
-        let mut key = format!("{endpoint}\0{}", self.rest);
+        let mut key = format!("{endpoint}\0{}\0{}", self.restores, self.rest);
         for (name, value) in &self.query.0 {
             if !NOT_CONTENT.contains(&name.as_str()) {
                 key.push('\0');

@@ -163,6 +163,7 @@ impl Service {
             headers: parts.headers,
             body,
             remote,
+            restores: self.api.store().restores(),
         };
         let started = Instant::now();
         let reply = guarded(handler, request).await;

@@ -28,6 +28,7 @@ struct Inner {
     hasher: RandomState,
     next_id: AtomicU64,
     prefix_waiters: AtomicU64,
+    restores: AtomicU64,
     last_publish: ArcSwap<Option<std::time::Instant>>,
 }
 
@@ -62,6 +63,7 @@ impl Store {
                 hasher: RandomState::new(),
                 next_id: AtomicU64::new(0),
                 prefix_waiters: AtomicU64::new(0),
+                restores: AtomicU64::new(0),
                 last_publish: ArcSwap::from_pointee(None),
             }),
         }
@@ -91,6 +93,7 @@ impl Store {
     /// Replaces the state by a restored one and wakes everybody: what they read before may be gone. For `consensus`
     /// alone.
     pub fn publish_restored(&self, state: State) {
+        self.inner.restores.fetch_add(1, Ordering::AcqRel);
         self.inner.swap(state);
         for shard in &self.inner.shards {
             for waiter in shard.lock().values().flat_map(HashMap::values) {
@@ -98,6 +101,11 @@ impl Store {
                 waiter.fire();
             }
         }
+    }
+
+    /// How often the state was replaced by a restored one: what was derived from an index before may not hold after.
+    pub fn restores(&self) -> u64 {
+        self.inner.restores.load(Ordering::Acquire)
     }
 
     /// Waits for any of `topics` from now on. Read [`Store::latest`] after this call.

@@ -198,4 +198,16 @@ async fn a_restored_state_ends_every_wait() {
     fixture.api.store().publish_restored(State::default());
     let after = timeout(PATIENCE, reader).await.unwrap().unwrap();
     assert_eq!((after.index(), after.json()), (1, json!({})));
+    // The same index in another history: an answer kept from before must not be given.
+    let mut other = State::default();
+    let request = instance("a", "other", "passing");
+    let request = crossway::http::decode::json(request.to_string().as_bytes()).unwrap();
+    let written = other.apply(before.index(), &Command::Register(Box::new(request)));
+    assert!(written.result.is_ok());
+    fixture.api.store().publish_restored(other);
+    let after = fixture.get("/v1/catalog/services").await;
+    assert_eq!(
+        (after.index(), after.json()),
+        (before.index(), json!({"other": ["t"]}))
+    );
 }
