@@ -21,6 +21,7 @@ pub mod kv;
 pub mod read;
 pub mod register;
 pub mod route;
+mod rpc;
 pub mod status;
 
 pub use error::Error;
@@ -40,6 +41,8 @@ use tokio::time::{Instant, timeout_at};
 pub struct Settings {
     /// The datacenter this server belongs to.
     pub datacenter: Datacenter,
+    /// The domain of server names in certificates, without a final dot.
+    pub domain: String,
     /// This server's node.
     pub node: NodeName,
     /// How long a request waits for a leader (`rpc_hold_timeout`).
@@ -56,6 +59,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             datacenter: Datacenter::from("dc1"),
+            domain: "consul".to_owned(),
             node: NodeName::default(),
             hold: Duration::from_secs(7),
             default_query_time: Duration::from_secs(300),

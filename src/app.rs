@@ -1,1 +1,296 @@
 //! Composition root: builds, starts and stops every part.
+//!
+//! ```text
+//!   config -> ports (bound first: a port in use ends the start) -> data directory
+//!          -> TLS, consensus (opens the log), local services
+//!          -> api -> tasks: rpc, http, https, grpc, local, leader, gateway-limits, proxy-events
+//!   stop:  shutdown token -> edges drain, leader's loops are joined -> consensus
+//! ```
+//!
+//! While this server leads, the task `leader` also runs `reconcile`, `ca`, `federation` and `probe`. Nothing else is
+//! spawned for longer than a connection or a request.
+
+mod data_dir;
+mod leader;
+mod operator;
+mod ports;
+mod settings;
+mod tasks;
+
+pub use data_dir::DataDirError;
+
+use crate::api::Api;
+use crate::api::agent::Agent;
+use crate::ca;
+use crate::config::Config;
+use crate::consensus::Consensus;
+use crate::consensus::Role;
+use crate::federation;
+use crate::hooks;
+use crate::http;
+use crate::local;
+use crate::local::Local;
+use crate::model::NodeId;
+use crate::net;
+use crate::net::Tls;
+use crate::operator as operator_api;
+use crate::probe;
+use crate::rpc;
+use crate::telemetry;
+use crate::xds;
+use crate::xds::store_source::StoreSource;
+use anyhow::Context as _;
+use arc_swap::ArcSwap;
+use rustls::ServerConfig;
+use std::sync::Arc;
+use std::time::Duration;
+use std::time::SystemTime;
+use tokio::sync::broadcast;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+use tracing::warn;
+use uuid::Uuid;
+
+/// How long the edges may take to end what is under way.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// How many events of proxies may wait for the leader's prober; when it missed some, it looks at everything.
+const PROXY_EVENTS: usize = 1024;
+
+/// A running server.
+pub struct App {
+    consensus: Consensus,
+    tasks: JoinSet<&'static str>,
+    shutdown: CancellationToken,
+    tls: Arc<Tls>,
+    https: Option<watch::Sender<Arc<ServerConfig>>>,
+    limits: Arc<ArcSwap<rpc::Limits>>,
+}
+
+impl App {
+    /// Starts a server.
+    ///
+    /// # Errors
+    /// What cannot be opened, with its configuration key and what to change. Nothing keeps running then.
+    pub async fn start(config: &Config) -> anyhow::Result<Self> {
+        net::install_crypto_provider();
+        let ports = ports::bind(&config.addresses)?;
+        let id = node_id(config)?;
+        let tls =
+            Tls::load(settings::tls(config), now()).context("the TLS settings do not work")?;
+        tls.warnings().iter().for_each(|text| warn!("{text}"));
+        let local = open_local(config, id.clone()).await?;
+        let consensus = Consensus::open(settings::consensus(config, id.clone())).await?;
+        let mut app = Self {
+            consensus,
+            tasks: JoinSet::new(),
+            shutdown: CancellationToken::new(),
+            https: tls.https_server().map(|config| watch::channel(config).0),
+            tls: Arc::new(tls),
+            limits: Arc::new(ArcSwap::from_pointee(settings::rpc_limits(config))),
+        };
+        app.spawn_all(config, ports, id, local).await;
+        Ok(app)
+    }
+
+    /// The replicated log and its state.
+    pub fn consensus(&self) -> &Consensus {
+        &self.consensus
+    }
+
+    /// Puts in force what can change while the server runs: certificates, keys and the limits of the RPC port.
+    ///
+    /// # Errors
+    /// What is wrong with the new settings; the old ones stay in force.
+    pub fn reload(&self, config: &Config) -> anyhow::Result<()> {
+        self.tls
+            .reload(settings::tls(config), now())
+            .context("the TLS settings do not work; the old ones stay in force")?;
+        if let (Some(sender), Some(newest)) = (&self.https, self.tls.https_server()) {
+            sender.send_replace(newest);
+        }
+        let gateways = self.limits.load().gateways.clone();
+        self.limits.store(Arc::new(rpc::Limits {
+            gateways,
+            ..settings::rpc_limits(config)
+        }));
+        Ok(())
+    }
+
+    /// Returns when the server cannot go on, with the reason.
+    pub async fn failed(&mut self) -> String {
+        let mut role = self.consensus.role();
+        let stopped = async {
+            match role.wait_for(|r| matches!(r, Role::Stopped { .. })).await {
+                Ok(role) => format!("Raft has stopped: {:?}", *role),
+                Err(_) => "Raft has stopped".to_owned(),
+            }
+        };
+        tokio::select! {
+            reason = stopped => reason,
+            Some(ended) = self.tasks.join_next() => match ended {
+                Ok(name) => format!("the task {name} ended"),
+                Err(error) => format!("a task ended: {error}"),
+            },
+        }
+    }
+
+    /// Stops the server: edges first, then the leader's loops, Raft last. Acknowledged writes are on disk in any case.
+    pub async fn stop(mut self) {
+        self.shutdown.cancel();
+        let drained = async { while self.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(DRAIN, drained).await.is_err() {
+            warn!(
+                left = self.tasks.len(),
+                "some tasks did not end in time and are cut off"
+            );
+            self.tasks.shutdown().await;
+        }
+        if let Err(error) = self.consensus.shutdown().await {
+            warn!(%error, "Raft did not stop cleanly");
+        }
+        info!("stopped");
+    }
+}
+
+impl App {
+    async fn spawn_all(&mut self, config: &Config, ports: ports::Ports, id: NodeId, local: Local) {
+        let (consensus, stop) = (self.consensus.clone(), self.shutdown.clone());
+        let store = consensus.store().clone();
+        let (ca, orders) = ca::channel();
+        let agent = Agent {
+            local: local.clone(),
+            ca,
+            metrics: Some(telemetry::init_metrics(&settings::metrics(config))),
+            facts: Arc::new(settings::facts(config)),
+        };
+        let api = Api::with_agent(settings::api(config), consensus.clone(), agent);
+        let grpc = ports::Grpc::new(ports.grpc, ports.grpc_tls);
+        self.spawn_rpc(ports.rpc, &api);
+        self.spawn_http(config, ports.http, ports.https, &api);
+        let events = self.spawn_grpc(config, grpc).await;
+        self.spawn(
+            "local",
+            local::run(local, consensus.clone(), store.clone(), stop.clone()),
+        );
+        let duties = leader::Duties {
+            own: settings::own_server(config, id),
+            ca: config.connect.enabled.then(|| ca::leader::Context {
+                consensus: consensus.clone(),
+                orders: Arc::new(tokio::sync::Mutex::new(orders)),
+                datacenter: settings::datacenter(config),
+                cluster_id: settings::cluster_id(config),
+            }),
+            federation: federation::Context {
+                consensus: consensus.clone(),
+                datacenter: settings::datacenter(config),
+            },
+            probe: settings::probe(config),
+            consensus,
+            events,
+        };
+        self.spawn("leader", leader::run(duties, stop.clone()));
+        let limits = self.limits.clone();
+        self.spawn(
+            "gateway-limits",
+            tasks::follow_gateways(store, limits, stop),
+        );
+    }
+
+    fn spawn_rpc(&mut self, listener: tokio::net::TcpListener, api: &Api) {
+        let config = rpc::ServerConfig {
+            tls: self.tls.clone(),
+            limits: self.limits.clone(),
+            plugs: rpc::Plugs::default(),
+        };
+        let (api, stop) = (api.clone(), self.shutdown.clone());
+        self.spawn(
+            "rpc",
+            rpc::serve(listener, config, api, Arc::new(hooks::Open), stop),
+        );
+    }
+
+    fn spawn_http(
+        &mut self,
+        config: &Config,
+        plain: Vec<tokio::net::TcpListener>,
+        tls: Vec<tokio::net::TcpListener>,
+        api: &Api,
+    ) {
+        let server = http::Server::new(api.clone(), settings::http(config));
+        for listener in plain {
+            let stop = self.shutdown.clone();
+            self.spawn("http", server.clone().serve(listener, None, stop));
+        }
+        for listener in tls {
+            let (newest, stop) = (self.https.as_ref(), self.shutdown.clone());
+            let newest = newest.map(watch::Sender::subscribe);
+            self.spawn("https", server.clone().serve(listener, newest, stop));
+        }
+    }
+
+    /// Serves xDS and its companions; answers where events of proxies can be subscribed to.
+    async fn spawn_grpc(
+        &mut self,
+        config: &Config,
+        grpc: ports::Grpc,
+    ) -> broadcast::Sender<probe::ProxyEvent> {
+        let store = self.consensus.store().clone();
+        let source = StoreSource::new(store.clone(), settings::place(config));
+        let server = xds::Server::new(
+            source,
+            xds::server::Settings::default(),
+            self.shutdown.clone(),
+        )
+        .with_service_name(operator_api::SERVICE_NAME);
+        let backend = operator::StateBackend::new(store, server.registry().clone());
+        let service = operator_api::Service::server(backend);
+        let routes = server.routes().await.add_service(service);
+        let (sender, _) = broadcast::channel(PROXY_EVENTS);
+        let events = tasks::forward_proxy_events(server.registry().events(), sender.clone());
+        self.spawn("proxy-events", tasks::until(self.shutdown.clone(), events));
+        let connections = grpc.accept(self.tls.clone(), self.shutdown.clone());
+        let stop = self.shutdown.clone();
+        self.spawn("grpc", async move {
+            if let Err(error) = xds::server::serve(routes, connections, stop).await {
+                warn!(%error, "the gRPC server ended");
+            }
+        });
+        sender
+    }
+
+    fn spawn(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(async move {
+            task.await;
+            name
+        });
+    }
+}
+
+fn node_id(config: &Config) -> anyhow::Result<NodeId> {
+    let configured = config.identity.node_id.as_deref();
+    match &config.data_dir {
+        Some(dir) => Ok(data_dir::prepare(dir, configured)?),
+        None => Ok(configured.map_or_else(|| Uuid::new_v4().to_string().into(), NodeId::from)),
+    }
+}
+
+/// Loads the services and checks that the data directory and the configuration hold. One that cannot be read is left out
+/// and named; a wrong one of the configuration ends the start.
+async fn open_local(config: &Config, id: NodeId) -> anyhow::Result<Local> {
+    let (local, damaged) = Local::open(settings::local(config, id))?;
+    damaged.iter().for_each(|error| warn!(%error, "not loaded"));
+    let (services, checks) = settings::definitions(config)?;
+    local
+        .configure(services, checks)
+        .await
+        .context("a service or check of the configuration is refused")?;
+    Ok(local)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
+fn now() -> SystemTime {
+    SystemTime::now()
+}

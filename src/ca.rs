@@ -132,9 +132,16 @@ impl Ca {
             answer,
         };
         let gone = || Error::NotReady("leadership changed; try again".to_owned());
-        self.orders.try_send(order).map_err(|_| {
-            Error::NotReady("too many requests are waiting; try again later".to_owned())
-        })?;
+        self.orders
+            .try_send(order)
+            .map_err(|refused| match refused {
+                mpsc::error::TrySendError::Full(_) => {
+                    Error::NotReady("too many requests are waiting; try again later".to_owned())
+                }
+                mpsc::error::TrySendError::Closed(_) => {
+                    Error::NotReady("this server has no CA (connect.enabled is false)".to_owned())
+                }
+            })?;
         match tokio::time::timeout(ORDER_TIMEOUT, reply).await {
             Ok(answered) => answered.map_err(|_| gone())?,
             Err(_) => Err(Error::NotReady(format!(

@@ -12,6 +12,7 @@ macro_rules! outln {
     };
 }
 
+mod agent;
 pub mod args;
 mod client;
 mod config_entry;
@@ -49,6 +50,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run the server
+    #[command(disable_help_flag = true)]
+    Agent(agent::Args),
     /// Read, write, list and delete configuration entries
     #[command(subcommand)]
     Config(config_entry::Args),
@@ -71,19 +75,15 @@ enum Command {
 
 /// Runs the command in `args` (with the program's name first) and gives its exit code.
 pub fn run(args: Vec<OsString>) -> ExitCode {
-    let command = args::with_go_switches(Cli::command());
-    let parsed = command
-        .try_get_matches_from(args::to_double_dash(args))
-        .and_then(|matches| Cli::from_arg_matches(&matches));
-    let cli = match parsed {
-        Ok(cli) => cli,
+    let dispatched = match parse(args) {
+        Ok(command) => dispatch(command),
         Err(answer) => {
             let _ = answer.print(); // Nobody is left to tell when stdout and stderr are gone.
             // Help and version are asked for; everything else is a mistake, which Consul ends with 1.
             return ExitCode::from(u8::from(answer.use_stderr()));
         }
     };
-    dispatch(cli.command).unwrap_or_else(|error| {
+    dispatched.unwrap_or_else(|error| {
         let text = format!("{error:#}");
         // Many of Consul's texts begin with the word.
         let prefix = if text.starts_with("Error") {
@@ -96,6 +96,17 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
     })
 }
 
+/// The flags of `agent` are those of the configuration and are read by [`crate::config::flags`]; all others by clap.
+fn parse(args: Vec<OsString>) -> Result<Command, clap::Error> {
+    if args.get(1).is_some_and(|command| command == "agent") {
+        let args = args.into_iter().skip(2).collect();
+        return Ok(Command::Agent(agent::Args { args }));
+    }
+    let command = args::with_go_switches(Cli::command());
+    let matches = command.try_get_matches_from(args::to_double_dash(args))?;
+    Ok(Cli::from_arg_matches(&matches)?.command)
+}
+
 /// See [`outln`].
 fn print_line(text: fmt::Arguments<'_>) {
     if writeln!(std::io::stdout(), "{text}").is_err() {
@@ -105,6 +116,7 @@ fn print_line(text: fmt::Arguments<'_>) {
 
 fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
+        Command::Agent(args) => agent::run(args),
         Command::Config(args) => config_entry::run(&args),
         Command::Connect(args) => connect::run(args),
         Command::Rpc(args) => rpc::run(&args),

@@ -1,5 +1,9 @@
 //! The `crossway` binary: everything it does is in the library.
 
+/// Thousands of streams come and go: jemalloc gives their memory back.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> std::process::ExitCode {
     crossway::cli::run(std::env::args_os().collect())
 }

@@ -24,7 +24,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("xds", &["model", "proto", "store", "proxycfg"]),
     (
         "api",
-        &["model", "store", "rpc", "consensus", "ca", "local"],
+        &["model", "net", "store", "rpc", "consensus", "ca", "local"],
     ),
     ("http", &["model", "proto", "api"]),
     ("operator", &["model", "proto", "api"]),

@@ -7,6 +7,7 @@ mod checks;
 mod cli;
 mod config;
 mod crash;
+mod envoy;
 mod http_api;
 mod probe;
 mod rpc_wire;

@@ -1,10 +1,18 @@
 //! What the integration tests share.
+#![allow(dead_code)] // Each test uses its part.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout
+)]
+#![allow(clippy::disallowed_methods)] // Tests wait with deadlines of the real clock.
 
-#[allow(dead_code)] // Each test uses its part.
 pub(crate) mod agent;
 pub(crate) mod certs;
+pub(crate) mod gateway;
 pub(crate) mod gateways;
-#[allow(dead_code)] // Each test uses its part.
+pub(crate) mod http;
 pub(crate) mod peers;
-#[allow(dead_code)] // Each test uses its part.
+pub(crate) mod server;
 pub(crate) mod xds;

@@ -126,7 +126,8 @@ fn bind_config(plan: &RegisterPlan, local: &[IpAddr]) -> Result<Option<Value>, R
     let bindable = |address: &HostPort| {
         address
             .ip()
-            .is_some_and(|ip| ip.is_unspecified() || local.contains(&ip))
+            // The kernel takes all of 127.0.0.0/8 for the loopback interface, which lists one address.
+            .is_some_and(|ip| ip.is_unspecified() || ip.is_loopback() || local.contains(&ip))
     };
     if !bindable(&plan.lan) {
         return Err(RegistrationError::NotBindable(plan.lan.host.clone()));

@@ -1,0 +1,107 @@
+//! Starts the leader's loops when leadership begins; cancels **and joins** them when it ends.
+
+use crate::ca;
+use crate::consensus::Consensus;
+use crate::consensus::Role;
+use crate::federation;
+use crate::probe;
+use crate::reconcile;
+use crate::reconcile::OwnServer;
+use tokio::sync::broadcast;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+use tracing::error;
+use tracing::info;
+use tracing::info_span;
+
+/// What the leader does, and with what.
+pub(super) struct Duties {
+    pub(super) consensus: Consensus,
+    pub(super) own: OwnServer,
+    /// `None` when Connect is off.
+    pub(super) ca: Option<ca::leader::Context>,
+    pub(super) federation: federation::Context,
+    pub(super) probe: probe::Settings,
+    pub(super) events: broadcast::Sender<probe::ProxyEvent>,
+}
+
+/// Follows leadership until `shutdown`.
+pub(super) async fn run(duties: Duties, shutdown: CancellationToken) {
+    let mut role = duties.consensus.role();
+    while let Some(term) = next_term(&mut role, &shutdown).await {
+        let span = info_span!("leader", term);
+        lead(&duties, term, &mut role, &shutdown)
+            .instrument(span)
+            .await;
+    }
+}
+
+/// Waits until this server leads; `None` when it is over.
+async fn next_term(
+    role: &mut tokio::sync::watch::Receiver<Role>,
+    shutdown: &CancellationToken,
+) -> Option<u64> {
+    loop {
+        if let Role::Leader { term } = *role.borrow_and_update() {
+            return Some(term);
+        }
+        tokio::select! {
+            changed = role.changed() => changed.ok()?,
+            () = shutdown.cancelled() => return None,
+        }
+    }
+}
+
+async fn lead(
+    duties: &Duties,
+    term: u64,
+    role: &mut tokio::sync::watch::Receiver<Role>,
+    shutdown: &CancellationToken,
+) {
+    info!("leadership begins");
+    let stop = CancellationToken::new();
+    let mut loops = start(duties, &stop);
+    let over = role.wait_for(|role| *role != Role::Leader { term });
+    tokio::select! {
+        _ = over => {}
+        () = shutdown.cancelled() => {}
+        Some(ended) = loops.join_next() => match ended {
+            Ok(name) => error!(name, "a leader's loop ended by itself"),
+            Err(fault) => error!(%fault, "a leader's loop failed"),
+        },
+    }
+    stop.cancel();
+    loops.shutdown().await;
+    info!("leadership is over");
+}
+
+fn start(duties: &Duties, stop: &CancellationToken) -> JoinSet<&'static str> {
+    let mut loops = JoinSet::new();
+    let mut run = |name, task: futures_util::future::BoxFuture<'static, ()>| {
+        let task = async move {
+            task.await;
+            name
+        };
+        loops.spawn(task.instrument(info_span!("loop", name)));
+    };
+    let consensus = duties.consensus.clone();
+    let own = reconcile::run_leader(consensus.clone(), duties.own.clone());
+    run("reconcile", Box::pin(own));
+    run(
+        "federation",
+        Box::pin(federation::run_leader(duties.federation.clone())),
+    );
+    if let Some(ca) = duties.ca.clone() {
+        run("ca", Box::pin(ca::leader::run(ca)));
+    }
+    let probe = probe::Context {
+        store: consensus.store().clone(),
+        writer: consensus,
+        events: duties.events.subscribe(),
+        settings: duties.probe,
+        cancel: stop.clone(),
+    };
+    run("probe", Box::pin(probe::run_leader(probe)));
+    loops
+}

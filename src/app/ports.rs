@@ -1,0 +1,144 @@
+//! Opens the ports and accepts gRPC connections.
+
+use crate::config::settings::Addresses;
+use crate::config::settings::ListenAddr;
+use crate::net;
+use crate::net::Stream;
+use crate::net::Tls;
+use futures_util::stream;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+use tracing::warn;
+
+/// Longest TLS handshake on the gRPC port.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+
+/// Rest after a failed accept, which mostly means that file descriptors have run out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Accepted connections that may wait for the gRPC server.
+const WAITING: usize = 1024;
+
+/// Everything this server listens on.
+pub(super) struct Ports {
+    pub(super) rpc: TcpListener,
+    pub(super) http: Vec<TcpListener>,
+    pub(super) https: Vec<TcpListener>,
+    pub(super) grpc: Vec<TcpListener>,
+    pub(super) grpc_tls: Vec<TcpListener>,
+}
+
+/// Opens all ports, so that one in use ends the start before anything else has begun.
+pub(super) fn bind(addresses: &Addresses) -> anyhow::Result<Ports> {
+    Ok(Ports {
+        rpc: net::listen(addresses.rpc_bind, "ports.server")?,
+        http: listen_all(&addresses.http, "ports.http")?,
+        https: listen_all(&addresses.https, "ports.https")?,
+        grpc: listen_all(&addresses.grpc, "ports.grpc")?,
+        grpc_tls: listen_all(&addresses.grpc_tls, "ports.grpc_tls")?,
+    })
+}
+
+fn listen_all(addresses: &[ListenAddr], key: &'static str) -> anyhow::Result<Vec<TcpListener>> {
+    let mut listeners = Vec::new();
+    for address in addresses {
+        match address {
+            ListenAddr::Tcp(address) => listeners.push(net::listen(*address, key)?),
+            ListenAddr::Unix(path) => {
+                warn!(key, path = %path.display(), "Unix sockets are not served yet; use a TCP address");
+            }
+        }
+    }
+    Ok(listeners)
+}
+
+/// The listeners of the gRPC ports.
+pub(super) struct Grpc {
+    plain: Vec<TcpListener>,
+    tls: Vec<TcpListener>,
+}
+
+impl Grpc {
+    pub(super) fn new(plain: Vec<TcpListener>, tls: Vec<TcpListener>) -> Self {
+        Self { plain, tls }
+    }
+
+    /// Connections of all listeners, those with TLS after their handshake. A slow handshake holds up nobody else.
+    pub(super) fn accept(
+        self,
+        tls: Arc<Tls>,
+        stop: CancellationToken,
+    ) -> impl stream::Stream<Item = (Stream, SocketAddr)> {
+        let (sender, receiver) = mpsc::channel(WAITING);
+        for listener in self.plain {
+            tokio::spawn(accept(listener, None, sender.clone(), stop.clone()));
+        }
+        for listener in self.tls {
+            tokio::spawn(accept(
+                listener,
+                Some(tls.clone()),
+                sender.clone(),
+                stop.clone(),
+            ));
+        }
+        tokio_stream::wrappers::ReceiverStream::new(receiver)
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    tls: Option<Arc<Tls>>,
+    ready: mpsc::Sender<(Stream, SocketAddr)>,
+    stop: CancellationToken,
+) {
+    let mut handshakes = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = handshakes.join_next() => continue,
+            () = stop.cancelled() => break,
+        };
+        match accepted {
+            Ok((tcp, peer)) => {
+                let (tls, ready) = (tls.clone(), ready.clone());
+                handshakes.spawn(async move {
+                    if let Some(stream) = open(tcp, peer, tls).await {
+                        let _ = ready.send((stream, peer)).await; // Nobody takes it when the server stops.
+                    }
+                });
+            }
+            Err(error) => {
+                warn!(%error, "cannot accept gRPC connections; are there too many open files?");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn open(tcp: TcpStream, peer: SocketAddr, tls: Option<Arc<Tls>>) -> Option<Stream> {
+    if let Err(error) = Stream::tune(&tcp) {
+        debug!(%peer, %error, "socket options could not be set");
+    }
+    let Some(tls) = tls else {
+        return Some(Stream::plain(tcp));
+    };
+    let handshake = Stream::accept_tls(tcp, tls.grpc_server()?);
+    match tokio::time::timeout(HANDSHAKE, handshake).await {
+        Ok(Ok(stream)) => Some(stream),
+        Ok(Err(error)) => {
+            debug!(%peer, error = %net::describe_handshake(&error), "gRPC: TLS handshake failed");
+            None
+        }
+        Err(_) => {
+            debug!(%peer, "gRPC: TLS handshake took too long");
+            None
+        }
+    }
+}

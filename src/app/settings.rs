@@ -1,0 +1,204 @@
+//! The configuration, translated into the settings of each part.
+
+use anyhow::Context as _;
+
+use crate::api;
+use crate::api::agent::Facts;
+use crate::api::agent::Ports;
+use crate::config;
+use crate::consensus;
+use crate::http;
+use crate::local;
+use crate::local::CheckDefinition;
+use crate::local::ServiceDefinition;
+use crate::model::Datacenter;
+use crate::model::NodeId;
+use crate::model::NodeName;
+use crate::model::catalog::StringMap;
+use crate::net::TlsSettings;
+use crate::net::TlsVersion;
+use crate::probe;
+use crate::proxycfg::Place;
+use crate::reconcile::OwnServer;
+use crate::rpc;
+use crate::telemetry;
+
+/// The level of Consul's API that clients and peers can count on, as they see it in versions and tags.
+pub(crate) const API_LEVEL: &str = "1.8.7";
+
+pub(crate) fn tls(config: &config::Config) -> TlsSettings {
+    let tls = &config.tls;
+    TlsSettings {
+        ca_files: tls.ca_file.iter().cloned().collect(),
+        ca_path: tls.ca_path.clone(),
+        cert_file: tls.cert_file.clone(),
+        key_file: tls.key_file.clone(),
+        verify_incoming: false, // The configuration has folded it into the two that follow.
+        verify_incoming_rpc: tls.verify_incoming_rpc,
+        verify_incoming_https: tls.verify_incoming_https,
+        verify_outgoing: tls.verify_outgoing,
+        verify_server_hostname: tls.verify_server_hostname,
+        min_version: match tls.min_version {
+            config::settings::TlsVersion::Tls12 => TlsVersion::Tls12,
+            config::settings::TlsVersion::Tls13 => TlsVersion::Tls13,
+        },
+        domain: config.identity.domain.clone(),
+        datacenter: config.identity.datacenter.clone(),
+        node: config.identity.node_name.clone(),
+        extra_alpn: Vec::new(),
+    }
+}
+
+pub(crate) fn consensus(config: &config::Config, id: NodeId) -> consensus::Config {
+    consensus::Config {
+        data_dir: config.data_dir.clone(),
+        bootstrap: config.bootstrap,
+        raft_multiplier: config.raft.multiplier,
+        snapshot_threshold: config.raft.snapshot_threshold,
+        trailing_logs: config.raft.trailing_logs,
+        ..consensus::Config::new(
+            id,
+            node_name(config),
+            config.addresses.rpc_advertise.to_string(),
+        )
+    }
+}
+
+pub(crate) fn api(config: &config::Config) -> api::Settings {
+    api::Settings {
+        datacenter: datacenter(config),
+        domain: config.identity.domain.clone(),
+        node: node_name(config),
+        hold: config.raft.rpc_hold_timeout,
+        default_query_time: config.limits.default_query_time,
+        max_query_time: config.limits.max_query_time,
+        kv_max_value_size: usize::try_from(config.limits.kv_max_value_size).unwrap_or(usize::MAX),
+    }
+}
+
+pub(crate) fn http(config: &config::Config) -> http::Settings {
+    let handshake = config.limits.https_handshake_timeout;
+    let defaults = http::Settings::default();
+    http::Settings {
+        max_conns_per_client: config.limits.http_max_conns_per_client as usize,
+        allow_write_from: config.http.allow_write_from.clone(),
+        handshake_timeout: if handshake.is_zero() {
+            defaults.handshake_timeout
+        } else {
+            handshake
+        },
+        ..defaults
+    }
+}
+
+pub(crate) fn rpc_limits(config: &config::Config) -> rpc::Limits {
+    rpc::Limits {
+        handshake_timeout: config.limits.rpc_handshake_timeout,
+        max_conns_per_client: config.limits.rpc_max_conns_per_client as usize,
+        ..rpc::Limits::default()
+    }
+}
+
+pub(crate) fn local(config: &config::Config, id: NodeId) -> local::Config {
+    let own = own_server(config, id.clone()).registration();
+    local::Config {
+        data_dir: config.data_dir.clone(),
+        check_update_interval: config.checks.update_interval,
+        output_max: config.checks.output_max_size,
+        discard_output: config.checks.discard_output,
+        ..local::Config::new(local::Identity {
+            datacenter: datacenter(config),
+            node: node_name(config),
+            id,
+            address: own.address,
+            tagged_addresses: own.tagged_addresses,
+            meta: own.node_meta,
+        })
+    }
+}
+
+pub(crate) fn own_server(config: &config::Config, id: NodeId) -> OwnServer {
+    OwnServer {
+        id,
+        name: node_name(config),
+        datacenter: datacenter(config),
+        lan: config.addresses.advertise,
+        wan: config.addresses.advertise_wan,
+        meta: config.identity.node_meta.clone(),
+        rpc_port: config.addresses.rpc_advertise.port(),
+        version: API_LEVEL.to_owned(),
+    }
+}
+
+pub(crate) fn place(config: &config::Config) -> Place {
+    Place::new(&datacenter(config), &config.identity.domain)
+}
+
+pub(crate) fn datacenter(config: &config::Config) -> Datacenter {
+    Datacenter::from(config.identity.datacenter.as_str())
+}
+
+fn node_name(config: &config::Config) -> NodeName {
+    NodeName::from(config.identity.node_name.as_str())
+}
+
+pub(crate) fn probe(config: &config::Config) -> probe::Settings {
+    probe::Settings {
+        check_update_interval: config.checks.update_interval,
+        output_max: config.checks.output_max_size,
+        ..probe::Settings::default()
+    }
+}
+
+pub(crate) fn metrics(config: &config::Config) -> telemetry::MetricsOptions {
+    telemetry::MetricsOptions {
+        prefix: config.telemetry.prefix.clone(),
+        filter_default: config.telemetry.filter_default,
+        allowed_prefixes: config.telemetry.allowed_prefixes.clone(),
+        blocked_prefixes: config.telemetry.blocked_prefixes.clone(),
+    }
+}
+
+/// A cluster id that tests set; federations have a random one.
+pub(crate) fn cluster_id(config: &config::Config) -> Option<String> {
+    let id = config.connect.ca_config.get("ClusterID")?;
+    id.as_str().map(str::to_owned)
+}
+
+pub(crate) fn facts(config: &config::Config) -> Facts {
+    let ports = &config.ports;
+    Facts {
+        api_level: API_LEVEL.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        revision: String::new(),
+        ports: Ports {
+            http: ports.http.unwrap_or(0),
+            https: ports.https.unwrap_or(0),
+            grpc: ports.grpc.unwrap_or(0),
+            grpc_tls: ports.grpc_tls.unwrap_or(0),
+            server: ports.server,
+            serf_lan: ports.serf_lan,
+            serf_wan: ports.serf_wan.unwrap_or(0),
+        },
+        tags: StringMap::new(),
+        settings: serde_json::Map::new(),
+    }
+}
+
+/// Services and checks of the configuration files; a wrong one is named with its file and line.
+pub(crate) fn definitions(
+    config: &config::Config,
+) -> anyhow::Result<(Vec<ServiceDefinition>, Vec<CheckDefinition>)> {
+    let at = |definition: &config::settings::Definition| definition.origin.to_string();
+    let services = config.service_definitions.iter().map(|definition| {
+        ServiceDefinition::parse(&definition.json).with_context(|| at(definition))
+    });
+    let checks = config
+        .check_definitions
+        .iter()
+        .map(|definition| CheckDefinition::parse(&definition.json).with_context(|| at(definition)));
+    Ok((
+        services.collect::<Result<_, _>>()?,
+        checks.collect::<Result<_, _>>()?,
+    ))
+}

@@ -1,0 +1,262 @@
+//! A real Envoy started by `connect envoy`, and TLS clients and servers around it.
+
+use super::server::Server;
+use super::server::eventually;
+use super::server::loopback;
+use serde_json::Value;
+use std::fs::File;
+use std::io;
+use std::io::Read;
+use std::io::Write;
+use std::net::Ipv4Addr;
+use std::net::TcpListener;
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Child;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::client::danger::ServerCertVerified;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::pki_types::ServerName;
+use rustls::pki_types::UnixTime;
+
+/// The port on which gateways of the tests accept connections.
+pub(crate) const GATEWAY_PORT: u16 = 8443;
+
+/// A mesh gateway: an Envoy process.
+pub(crate) struct Gateway {
+    child: Child,
+    pub(crate) address: Ipv4Addr,
+}
+
+impl Gateway {
+    /// Registers the gateway `name` with `agent` and starts Envoy for it; waits until Envoy listens.
+    pub(crate) fn start(agent: &Server, envoy: &Path, name: &str) -> Self {
+        let address = loopback();
+        let log = File::create(agent.path(&format!("{name}.log"))).unwrap();
+        let at = format!("{address}:{GATEWAY_PORT}");
+        let child = agent
+            .command(&[
+                "connect",
+                "envoy",
+                "-gateway=mesh",
+                "-register",
+                "-expose-servers",
+            ])
+            .args(["-address", &at, "-wan-address", &at, "-node-name", name])
+            .args(["-admin-bind", &format!("{address}:19000")])
+            .arg("-envoy-binary")
+            .arg(envoy)
+            .args(["--", "--concurrency", "1", "-l", "info"])
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let mut gateway = Self { child, address };
+        eventually("the gateway's listener", || {
+            if let Some(status) = gateway.child.try_wait().unwrap() {
+                let log = std::fs::read_to_string(agent.path(&format!("{name}.log")));
+                panic!("the gateway ended with {status}:\n{}", log.unwrap());
+            }
+            (gateway.stat("listener_manager.total_listeners_active")? > 0).then_some(())
+        });
+        gateway
+    }
+
+    /// `host:port` that the gateway listens on.
+    pub(crate) fn at(&self) -> String {
+        format!("{}:{GATEWAY_PORT}", self.address)
+    }
+
+    /// A page of Envoy's admin port; `None` while it does not answer.
+    pub(crate) fn admin(&self, path: &str) -> Option<String> {
+        let at = format!("{}:19000", self.address);
+        let (status, body) = super::http::request(&at, "GET", path, "").ok()?;
+        (status == 200).then_some(body)
+    }
+
+    /// One of Envoy's counters or gauges.
+    pub(crate) fn stat(&self, name: &str) -> Option<u64> {
+        let text = self.admin(&format!("/stats?filter=^{}$", name.replace('.', "\\.")))?;
+        text.trim().split(": ").nth(1)?.parse().ok()
+    }
+
+    /// Names of Envoy's clusters that came over xDS, in order.
+    pub(crate) fn clusters(&self) -> Option<Vec<String>> {
+        let dump: Value =
+            serde_json::from_str(&self.admin("/config_dump?resource=dynamic_active_clusters")?)
+                .ok()?;
+        let mut names: Vec<String> = dump["configs"]
+            .as_array()?
+            .iter()
+            .filter_map(|c| Some(c["cluster"]["name"].as_str()?.to_owned()))
+            .collect();
+        names.sort();
+        Some(names)
+    }
+
+    /// Addresses of a cluster's endpoints with their health, in order.
+    pub(crate) fn endpoints(&self, cluster: &str) -> Vec<String> {
+        let text = self.admin("/clusters").unwrap_or_default();
+        let mut found: Vec<String> = text
+            .lines()
+            .filter_map(|line| {
+                let rest = line.strip_prefix(cluster)?.strip_prefix("::")?;
+                let (address, health) = rest.split_once("::health_flags::")?;
+                Some(format!("{address} {health}"))
+            })
+            .collect();
+        found.sort();
+        found
+    }
+
+    /// Server names of the listener's filter chains with the stat prefix of each, in Envoy's order.
+    pub(crate) fn chains(&self) -> Vec<(Vec<String>, String)> {
+        let text = self
+            .admin("/config_dump?resource=dynamic_listeners")
+            .unwrap_or_default();
+        let dump: Value = serde_json::from_str(&text).unwrap_or_default();
+        let listener = &dump["configs"][0]["active_state"]["listener"];
+        let chain = |c: &Value| {
+            let names = c["filter_chain_match"]["server_names"].as_array()?;
+            let names = names.iter().filter_map(|n| Some(n.as_str()?.to_owned()));
+            let proxy = c["filters"].as_array()?.last()?;
+            let prefix = proxy["typed_config"]["stat_prefix"].as_str()?.to_owned();
+            Some((names.collect(), prefix))
+        };
+        listener["filter_chains"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(chain)
+            .collect()
+    }
+
+    /// Connects with TLS and this SNI (`None`: none at all), without looking at the certificate.
+    pub(crate) fn dial(&self, sni: Option<&str>) -> io::Result<TlsStream> {
+        dial(&self.at(), sni)
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) type TlsStream = rustls::StreamOwned<rustls::ClientConnection, TcpStream>;
+
+/// A TLS connection whose handshake is done.
+pub(crate) fn dial(at: &str, sni: Option<&str>) -> io::Result<TlsStream> {
+    crossway::net::install_crypto_provider();
+    let mut config = rustls::ClientConfig::builder()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Anybody))
+        .with_no_client_auth();
+    config.enable_sni = sni.is_some();
+    let name = ServerName::try_from(sni.unwrap_or("nobody").to_owned()).unwrap();
+    let connection = rustls::ClientConnection::new(Arc::new(config), name).unwrap();
+    let tcp = TcpStream::connect(at)?;
+    tcp.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let mut stream = rustls::StreamOwned::new(connection, tcp);
+    stream.conn.complete_io(&mut stream.sock)?;
+    Ok(stream)
+}
+
+/// Says `hello` and gives the [`Backend`]'s answer: its name and the SNI that it saw.
+pub(crate) fn ask(stream: &mut TlsStream) -> io::Result<String> {
+    stream.write_all(b"hello\n")?;
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while stream.read(&mut byte)? == 1 && byte[0] != b'\n' {
+        line.push(byte[0]);
+    }
+    String::from_utf8(line).map_err(io::Error::other)
+}
+
+/// A TLS server that answers each line with its name and the SNI of the connection.
+pub(crate) struct Backend {
+    pub(crate) address: Ipv4Addr,
+    pub(crate) port: u16,
+}
+
+impl Backend {
+    /// Listens on an address of its own. The threads end with the test process.
+    pub(crate) fn start(name: &'static str) -> Self {
+        crossway::net::install_crypto_provider();
+        let address = loopback();
+        let listener = TcpListener::bind((address, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let key = rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
+        let der = PrivatePkcs8KeyDer::from(key.signing_key.serialize_der());
+        let config = rustls::ServerConfig::builder()
+            .with_no_client_auth()
+            .with_single_cert(vec![key.cert.der().clone()], der.into())
+            .unwrap();
+        let config = Arc::new(config);
+        std::thread::spawn(move || {
+            for tcp in listener.incoming().flatten() {
+                let connection = rustls::ServerConnection::new(config.clone()).unwrap();
+                std::thread::spawn(move || serve(name, connection, tcp));
+            }
+        });
+        Self { address, port }
+    }
+}
+
+fn serve(name: &str, connection: rustls::ServerConnection, tcp: TcpStream) -> io::Result<()> {
+    let mut stream = rustls::StreamOwned::new(connection, tcp);
+    let mut byte = [0];
+    while stream.read(&mut byte)? == 1 {
+        if byte[0] == b'\n' {
+            let sni = stream.conn.server_name().unwrap_or("-").to_owned();
+            stream.write_all(format!("{name} {sni}\n").as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+/// Accepts every certificate: these tests ask where a connection ends, not who is there.
+#[derive(Debug)]
+struct Anybody;
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &rustls::DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &rustls::DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+        use rustls::SignatureScheme as S;
+        vec![S::ECDSA_NISTP256_SHA256, S::ED25519, S::RSA_PSS_SHA256]
+    }
+}
