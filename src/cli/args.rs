@@ -40,6 +40,7 @@ pub fn with_go_switches(command: Command) -> Command {
             }
             arg.action(ArgAction::Set)
                 .num_args(0..=1)
+                .value_name("bool")
                 .require_equals(true)
                 .value_parser(BoolishValueParser::new())
                 .default_value("false")
