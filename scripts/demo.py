@@ -173,7 +173,7 @@ def is_open(connection):
 
 class Demo:
     def __init__(self):
-        names = ("http", "grpc", "rpc", "serf_lan", "serf_wan", "lan", "wan", "admin")
+        names = ("http", "grpc", "grpc_tls", "rpc", "serf_lan", "serf_wan", "lan", "wan", "admin")
         self.port = dict(zip(names, free_ports(len(names))))
         self.http = f"http://{HOST}:{self.port['http']}"
         self.admin = f"http://{HOST}:{self.port['admin']}"
@@ -203,7 +203,7 @@ server     = true
 bootstrap  = true
 data_dir   = "{self.path('data')}"
 bind_addr  = "{HOST}"
-ports {{ http = {p['http']}, grpc = {p['grpc']}, server = {p['rpc']}, serf_lan = {p['serf_lan']}, serf_wan = {p['serf_wan']}, dns = -1 }}
+ports {{ http = {p['http']}, grpc = {p['grpc']}, grpc_tls = {p['grpc_tls']}, server = {p['rpc']}, serf_lan = {p['serf_lan']}, serf_wan = {p['serf_wan']}, dns = -1 }}
 connect {{ enabled = true, enable_mesh_gateway_wan_federation = true }}
 ca_file    = "{self.path('consul-agent-ca.pem')}"
 cert_file  = "{self.path('dc1-server-consul-0.pem')}"
@@ -233,12 +233,15 @@ verify_server_hostname = true
             CROSSWAY, "connect", "envoy", "-gateway=mesh", "-register", "-expose-servers",
             "-http-addr", f"{HOST}:{p['http']}", "-node-name", GATEWAY_NODE,
             "-address", f"{HOST}:{p['lan']}", "-wan-address", f"{HOST}:{p['wan']}",
+            "-grpc-ca-file", self.path("consul-agent-ca.pem"),
             "-admin-bind", f"{HOST}:{p['admin']}", "-envoy-binary", envoy,
             "--", "--concurrency", "2", "--log-level", "warning",
         ])
         until("Envoy's listeners", lambda: len(self.listeners()) == 2, 60)
         check("Envoy runs with the listeners that the server sent", True, f"{time.monotonic() - begin:.2f} s after the command")
         show(log_of("gateway"), 4)
+        tls = get(self.admin + "/stats?filter=^cluster.local_agent.ssl.handshake$")
+        check("its xDS stream is encrypted, with the server's certificate checked", int(tls.rsplit(":", 1)[1]) > 0, tls.strip())
         version = re.search(r"/(\d+\.\d+\.\d+)/", run([envoy, "--version"], quiet=True).stdout)
         check("it is a real Envoy", version, version and version.group(1))
 

@@ -181,8 +181,32 @@ pub(crate) fn facts(config: &config::Config) -> Facts {
             serf_wan: ports.serf_wan.unwrap_or(0),
         },
         tags: StringMap::new(),
-        settings: serde_json::Map::new(),
+        settings: debug_settings(config),
     }
+}
+
+/// Settings that tools read from `/v1/agent/self`; `connect envoy` finds the xDS listeners and the domain here.
+fn debug_settings(config: &config::Config) -> serde_json::Map<String, serde_json::Value> {
+    let addresses = &config.addresses;
+    let listed = |list: &[config::settings::ListenAddr]| {
+        let shown = list.iter().map(|address| match address {
+            config::settings::ListenAddr::Tcp(tcp) => format!("tcp://{tcp}"),
+            unix @ config::settings::ListenAddr::Unix(_) => unix.to_string(),
+        });
+        shown.collect::<Vec<_>>().into()
+    };
+    let domain = config.identity.domain.trim_end_matches('.');
+    let settings = [
+        ("DNSDomain", format!("{domain}.").into()),
+        ("GRPCAddrs", listed(&addresses.grpc)),
+        ("GRPCTLSAddrs", listed(&addresses.grpc_tls)),
+        ("HTTPAddrs", listed(&addresses.http)),
+        ("HTTPSAddrs", listed(&addresses.https)),
+    ];
+    settings
+        .map(|(key, value)| (key.to_owned(), value))
+        .into_iter()
+        .collect()
 }
 
 /// Services and checks of the configuration files; a wrong one is named with its file and line.
