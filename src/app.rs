@@ -76,11 +76,18 @@ impl App {
     /// What cannot be opened, with its configuration key and what to change. Nothing keeps running then.
     pub async fn start(config: &Config) -> anyhow::Result<Self> {
         net::install_crypto_provider();
+        anyhow::ensure!(
+            config.server,
+            "server: Crossway has servers only and no client agents; set server = true"
+        );
         let ports = ports::bind(&config.addresses)?;
         let id = node_id(config)?;
         let tls =
             Tls::load(settings::tls(config), now()).context("the TLS settings do not work")?;
         tls.warnings().iter().for_each(|text| warn!("{text}"));
+        if config.federation.through_gateways {
+            tls.check_server_names()?;
+        }
         let local = open_local(config, id.clone()).await?;
         let consensus = Consensus::open(settings::consensus(config, id.clone())).await?;
         let mut app = Self {
@@ -163,7 +170,7 @@ impl App {
         let agent = Agent {
             local: local.clone(),
             ca,
-            metrics: Some(telemetry::init_metrics(&settings::metrics(config))),
+            metrics: Some(telemetry::init_metrics(&(&config.telemetry).into())),
             facts: Arc::new(settings::facts(config)),
         };
         let api = Api::with_agent(settings::api(config), consensus.clone(), agent);

@@ -21,7 +21,6 @@ use crate::probe;
 use crate::proxycfg::Place;
 use crate::reconcile::OwnServer;
 use crate::rpc;
-use crate::telemetry;
 
 /// The level of Consul's API that clients and peers can count on, as they see it in versions and tags.
 pub(crate) const API_LEVEL: &str = "1.8.7";
@@ -147,15 +146,6 @@ pub(crate) fn probe(config: &config::Config) -> probe::Settings {
         check_update_interval: config.checks.update_interval,
         output_max: config.checks.output_max_size,
         ..probe::Settings::default()
-    }
-}
-
-pub(crate) fn metrics(config: &config::Config) -> telemetry::MetricsOptions {
-    telemetry::MetricsOptions {
-        prefix: config.telemetry.prefix.clone(),
-        filter_default: config.telemetry.filter_default,
-        allowed_prefixes: config.telemetry.allowed_prefixes.clone(),
-        blocked_prefixes: config.telemetry.blocked_prefixes.clone(),
     }
 }
 

@@ -2,13 +2,11 @@
 
 use crate::app::App;
 use crate::config;
-use crate::config::Config;
 use crate::config::Loaded;
 use crate::config::Sources;
 use crate::config::flags;
 use crate::telemetry;
 use crate::telemetry::LogHandle;
-use crate::telemetry::LogOptions;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use tokio::signal::unix::SignalKind;
@@ -41,7 +39,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::FAILURE);
         }
     };
-    let log = telemetry::init_logs(&log_options(&loaded.config))?;
+    let log = telemetry::init_logs(&(&loaded.config.log).into())?;
     raise_file_limit();
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -161,14 +159,6 @@ fn announce(loaded: &Loaded) {
 
 fn listed(addresses: &[config::settings::ListenAddr]) -> Vec<String> {
     addresses.iter().map(ToString::to_string).collect()
-}
-
-fn log_options(config: &Config) -> LogOptions {
-    LogOptions {
-        level: config.log.level.clone(),
-        json: config.log.json,
-        file: config.log.file.clone(),
-    }
 }
 
 /// Thousands of gateways need as many open files: takes what the system allows.

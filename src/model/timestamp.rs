@@ -171,7 +171,15 @@ impl<'de> Deserialize<'de> for Timestamp {
             if bytes.is_empty() {
                 return Ok(Self::ZERO);
             }
-            Self::from_go_bytes(&bytes).ok_or_else(|| D::Error::custom("not a Go time"))
+            // People who call a method by hand write the time as text.
+            let text = || {
+                std::str::from_utf8(&bytes)
+                    .ok()
+                    .and_then(Self::parse_rfc3339)
+            };
+            Self::from_go_bytes(&bytes)
+                .or_else(text)
+                .ok_or_else(|| D::Error::custom("not a Go time, nor RFC 3339 text"))
         }
     }
 }

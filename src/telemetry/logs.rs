@@ -140,6 +140,8 @@ fn targets(level: LevelFilter) -> Targets {
     Targets::new()
         .with_default(libraries)
         .with_target("crossway", level)
+        // It tells each step of the protocol at "info".
+        .with_target("openraft", libraries.min(LevelFilter::WARN))
 }
 
 /// A file that several threads append whole lines to.
