@@ -7,6 +7,8 @@ use crate::federation;
 use crate::probe;
 use crate::reconcile;
 use crate::reconcile::OwnServer;
+use std::pin::pin;
+use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -14,6 +16,9 @@ use tracing::Instrument;
 use tracing::error;
 use tracing::info;
 use tracing::info_span;
+
+/// Rest before the loops start again after one of them failed: the reason may still be there.
+const FAULT_PAUSE: Duration = Duration::from_secs(1);
 
 /// What the leader does, and with what.
 pub(super) struct Duties {
@@ -37,12 +42,15 @@ pub(super) async fn run(duties: Duties, shutdown: CancellationToken) {
     }
 }
 
-/// Waits until this server leads; `None` when it is over.
+/// Waits until this server leads; `None` when it is over, even if this server leads still.
 async fn next_term(
     role: &mut tokio::sync::watch::Receiver<Role>,
     shutdown: &CancellationToken,
 ) -> Option<u64> {
     loop {
+        if shutdown.is_cancelled() {
+            return None;
+        }
         if let Role::Leader { term } = *role.borrow_and_update() {
             return Some(term);
         }
@@ -62,17 +70,26 @@ async fn lead(
     info!("leadership begins");
     let stop = CancellationToken::new();
     let mut loops = start(duties, &stop);
-    let over = role.wait_for(|role| *role != Role::Leader { term });
-    tokio::select! {
-        _ = over => {}
-        () = shutdown.cancelled() => {}
-        Some(ended) = loops.join_next() => match ended {
-            Ok(name) => error!(name, "a leader's loop ended by itself"),
-            Err(fault) => error!(%fault, "a leader's loop failed"),
-        },
-    }
+    let mut over = pin!(role.wait_for(|role| *role != Role::Leader { term }));
+    let fault = tokio::select! {
+        biased; // Loops that end because everything ends are no fault.
+        () = shutdown.cancelled() => None,
+        _ = &mut over => None,
+        Some(ended) = loops.join_next() => Some(ended.map_or_else(
+            |fault| fault.to_string(),
+            |name| format!("{name} ended by itself"),
+        )),
+    };
     stop.cancel();
     loops.shutdown().await;
+    if let Some(fault) = fault {
+        error!(fault, "a leader's loop failed; all of them start again");
+        tokio::select! {
+            _ = over => {}
+            () = shutdown.cancelled() => {}
+            () = tokio::time::sleep(FAULT_PAUSE) => return,
+        }
+    }
     info!("leadership is over");
 }
 
