@@ -6,6 +6,7 @@
 
 mod logs;
 mod metrics;
+mod quiet;
 mod window;
 
 pub use crate::telemetry::logs::LogError;
@@ -15,6 +16,7 @@ pub use crate::telemetry::logs::init as init_logs;
 pub use crate::telemetry::metrics::Metrics;
 pub use crate::telemetry::metrics::MetricsOptions;
 pub use crate::telemetry::metrics::init as init_metrics;
+pub use crate::telemetry::quiet::Quiet;
 pub use crate::telemetry::window::Aggregate;
 pub use crate::telemetry::window::Gauge;
 pub use crate::telemetry::window::Snapshot;

@@ -5,10 +5,14 @@ use crate::config::settings::ListenAddr;
 use crate::net;
 use crate::net::Stream;
 use crate::net::Tls;
+use crate::telemetry::Quiet;
 use futures_util::stream;
+use std::net::IpAddr;
+use std::net::Ipv4Addr;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use std::time::Instant;
 use tokio::net::TcpListener;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -99,6 +103,7 @@ async fn accept(
     stop: CancellationToken,
 ) {
     let mut handshakes = JoinSet::new();
+    let quiet = Arc::new(Quiet::default());
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -107,22 +112,30 @@ async fn accept(
         };
         match accepted {
             Ok((tcp, peer)) => {
-                let (tls, ready) = (tls.clone(), ready.clone());
+                let (tls, ready, quiet) = (tls.clone(), ready.clone(), quiet.clone());
                 handshakes.spawn(async move {
-                    if let Some(stream) = open(tcp, peer, tls).await {
+                    if let Some(stream) = open(tcp, peer, tls, &quiet).await {
                         let _ = ready.send((stream, peer)).await; // Nobody takes it when the server stops.
                     }
                 });
             }
             Err(error) => {
-                warn!(%error, "cannot accept gRPC connections; are there too many open files?");
+                let own = IpAddr::from(Ipv4Addr::UNSPECIFIED);
+                if let Some(unsaid) = quiet.speak(now(), own, "accept") {
+                    warn!(%error, unsaid, "cannot accept gRPC connections; are there too many open files?");
+                }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
 }
 
-async fn open(tcp: TcpStream, peer: SocketAddr, tls: Option<Arc<Tls>>) -> Option<Stream> {
+async fn open(
+    tcp: TcpStream,
+    peer: SocketAddr,
+    tls: Option<Arc<Tls>>,
+    quiet: &Quiet,
+) -> Option<Stream> {
     if let Err(error) = Stream::tune(&tcp) {
         debug!(%peer, %error, "socket options could not be set");
     }
@@ -130,15 +143,18 @@ async fn open(tcp: TcpStream, peer: SocketAddr, tls: Option<Arc<Tls>>) -> Option
         return Some(Stream::plain(tcp));
     };
     let handshake = Stream::accept_tls(tcp, tls.grpc_server()?);
-    match tokio::time::timeout(HANDSHAKE, handshake).await {
-        Ok(Ok(stream)) => Some(stream),
-        Ok(Err(error)) => {
-            debug!(%peer, error = %net::describe_handshake(&error), "gRPC: TLS handshake failed");
-            None
-        }
-        Err(_) => {
-            debug!(%peer, "gRPC: TLS handshake took too long");
-            None
-        }
+    let error = match tokio::time::timeout(HANDSHAKE, handshake).await {
+        Ok(Ok(stream)) => return Some(stream),
+        Ok(Err(error)) => net::describe_handshake(&error),
+        Err(_) => format!("it was not done within {HANDSHAKE:?}"),
+    };
+    if let Some(unsaid) = quiet.speak(now(), peer.ip(), &error) {
+        warn!(%peer, error, unsaid, "gRPC connection refused: TLS handshake failed");
     }
+    None
+}
+
+#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
+fn now() -> Instant {
+    Instant::now()
 }

@@ -5,6 +5,8 @@ use crate::http::limit::{Admission, ClientLimit};
 use crate::http::routes;
 use crate::http::service::{BODY_TIMEOUT, Service};
 use crate::http::table::Route;
+use crate::net;
+use crate::telemetry::Quiet;
 use http_body_util::Full;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -12,10 +14,11 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use ipnet::IpNet;
 use rustls::ServerConfig;
 use std::convert::Infallible;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -75,6 +78,7 @@ impl Default for Settings {
 pub struct Server {
     service: Arc<Service>,
     limit: ClientLimit,
+    quiet: Arc<Quiet>,
     settings: Settings,
 }
 
@@ -92,6 +96,7 @@ impl Server {
     ) -> Self {
         Self {
             limit: ClientLimit::new(settings.max_conns_per_client),
+            quiet: Arc::default(),
             service: Arc::new(Service::new(api, routes, settings.clone())),
             settings,
         }
@@ -114,14 +119,23 @@ impl Server {
             let (stream, remote) = match accepted {
                 Ok((stream, remote)) => (stream, remote.ip().to_canonical()),
                 Err(error) => {
-                    tracing::warn!(%error, "accepting an HTTP connection failed");
+                    let own = IpAddr::from(Ipv4Addr::UNSPECIFIED);
+                    if let Some(unsaid) = self.quiet.speak(now(), own, "accept") {
+                        tracing::warn!(%error, unsaid, "cannot accept HTTP connections; are there too many open files?");
+                    }
                     sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             };
             let Some(admission) = self.limit.admit(remote) else {
                 metrics::counter!("consul.http.refused_connections").increment(1);
-                tracing::debug!(client = %remote, "refused: too many connections");
+                if let Some(unsaid) = self.quiet.speak(now(), remote, "limit") {
+                    tracing::warn!(
+                        client = %remote,
+                        unsaid,
+                        "HTTP connection refused: the address has as many as limits.http_max_conns_per_client allows"
+                    );
+                }
                 connections.spawn(refuse(stream, tls.is_some()));
                 continue;
             };
@@ -145,24 +159,28 @@ impl Server {
         tls: Option<TlsSource>,
         stop: CancellationToken,
     ) {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "TCP_NODELAY could not be set");
+        if let Err(error) = net::Stream::tune(&stream) {
+            tracing::debug!(%error, "socket options could not be set");
         }
         let Some(tls) = tls else {
             return self.http1(stream, remote, stop).await;
         };
         let config = tls.borrow().clone();
         let handshake = TlsAcceptor::from(config).accept(stream);
-        match timeout(self.settings.handshake_timeout, handshake).await {
+        let limit = self.settings.handshake_timeout;
+        let error = match timeout(limit, handshake).await {
             Ok(Ok(stream)) => {
                 let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                match h2 {
+                return match h2 {
                     true => self.http2(stream, remote, stop).await,
                     false => self.http1(stream, remote, stop).await,
-                }
+                };
             }
-            Ok(Err(error)) => tracing::debug!(client = %remote, %error, "TLS handshake failed"),
-            Err(_) => tracing::debug!(client = %remote, "TLS handshake took too long"),
+            Ok(Err(error)) => net::describe_handshake(&error),
+            Err(_) => format!("it was not done within {limit:?}"),
+        };
+        if let Some(unsaid) = self.quiet.speak(now(), remote, &error) {
+            tracing::warn!(client = %remote, error, unsaid, "HTTPS connection refused: TLS handshake failed");
         }
     }
 
@@ -203,7 +221,9 @@ impl Server {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        let asked = AtomicBool::new(false);
         let service = service_fn(|request| {
+            asked.store(true, Ordering::Relaxed);
             let service = self.service.clone();
             async move {
                 Ok::<http::Response<Full<_>>, Infallible>(service.respond(request, remote).await)
@@ -216,7 +236,9 @@ impl Server {
                 .max_concurrent_streams(250)
                 .serve_connection(TokioIo::new(stream), service)
         );
-        let mut stopping = false;
+        // Pings of HTTP/2 begin after the client's preface only; before it a silent client must be cut off otherwise.
+        let mut silent = pin!(sleep(self.settings.header_timeout));
+        let (mut waiting, mut stopping) = (true, false);
         loop {
             tokio::select! {
                 ended = connection.as_mut() => {
@@ -225,6 +247,13 @@ impl Server {
                     }
                     return;
                 }
+                () = silent.as_mut(), if waiting => {
+                    waiting = false;
+                    if !asked.load(Ordering::Relaxed) {
+                        tracing::debug!(client = %remote, "HTTP/2 connection without a request closed");
+                        return;
+                    }
+                }
                 () = stop.cancelled(), if !stopping => {
                     stopping = true;
                     connection.as_mut().graceful_shutdown();
@@ -232,6 +261,11 @@ impl Server {
             }
         }
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 /// Tells a client in plain text that it has too many connections; inside TLS there is nobody to tell yet.

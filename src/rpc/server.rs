@@ -1,15 +1,16 @@
 //! Accepts connections on the RPC port, within limits, until told to stop.
 
+use std::net::IpAddr;
+use std::net::Ipv4Addr;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -22,35 +23,10 @@ use crate::rpc::mux::Accepted;
 use crate::rpc::mux::ConnectionError;
 use crate::rpc::mux::Mux;
 use crate::rpc::mux::Plugs;
+use crate::telemetry::Quiet;
 
 /// Rest after a failed accept, which mostly means that file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-/// At most one line about refused connections in this time: whoever makes too many makes very many.
-const QUIET_TIME: Duration = Duration::from_secs(10);
-
-/// Keeps a message from being repeated all the time.
-#[derive(Debug, Default)]
-struct Quiet {
-    last: Mutex<Option<(Instant, u64)>>,
-}
-
-impl Quiet {
-    /// Whether to say it now, and how often it was not said since the last time.
-    fn speak(&self) -> Option<u64> {
-        let mut last = self.last.lock();
-        let now = Instant::now();
-        match &mut *last {
-            Some((spoken, unsaid)) if now.duration_since(*spoken) < QUIET_TIME => {
-                *unsaid += 1;
-                None
-            }
-            other => other
-                .replace((now, 0))
-                .map_or(Some(0), |(_, unsaid)| Some(unsaid)),
-        }
-    }
-}
 
 /// What the RPC port needs besides a listener.
 #[derive(Debug)]
@@ -77,7 +53,7 @@ pub async fn serve<H: Handler>(
         edition: hooks,
         handler,
     });
-    let (counter, quiet) = (Counter::default(), Quiet::default());
+    let (counter, quiet) = (Counter::default(), Arc::new(Quiet::default()));
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -91,11 +67,15 @@ pub async fn serve<H: Handler>(
                 let limits = config.limits.load();
                 if let Some(accepted) = admit(tcp, peer, (&counter, &quiet), &limits) {
                     let span = tracing::debug_span!("rpc", %peer);
-                    connections.spawn(connection(mux.clone(), accepted).instrument(span));
+                    let served = connection(mux.clone(), accepted, quiet.clone());
+                    connections.spawn(served.instrument(span));
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot accept RPC connections; are there too many open files?");
+                let own = IpAddr::from(Ipv4Addr::UNSPECIFIED);
+                if let Some(unsaid) = quiet.speak(now(), own, "accept") {
+                    tracing::warn!(%error, unsaid, "cannot accept RPC connections; are there too many open files?");
+                }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -114,7 +94,7 @@ fn admit(
     let (limit, name) = limits.of(address);
     let Some(place) = counter.enter(address, limit) else {
         metrics::counter!("rpc.refused_conn").increment(1);
-        if let Some(unsaid) = quiet.speak() {
+        if let Some(unsaid) = quiet.speak(now(), address, name) {
             tracing::error!(%peer, limit, unsaid, "RPC connection refused: the address has as many as {name} allows");
         }
         return None;
@@ -128,7 +108,7 @@ fn admit(
     })
 }
 
-async fn connection<H: Handler>(mux: Arc<Mux<H>>, accepted: Accepted) {
+async fn connection<H: Handler>(mux: Arc<Mux<H>>, accepted: Accepted, quiet: Arc<Quiet>) {
     let peer = accepted.peer;
     let Err(error) = mux.serve(accepted).await else {
         return;
@@ -136,8 +116,17 @@ async fn connection<H: Handler>(mux: Arc<Mux<H>>, accepted: Accepted) {
     metrics::counter!("rpc.conn_error").increment(1);
     match error {
         ConnectionError::Session(_) | ConnectionError::Yamux(_) | ConnectionError::Io(_) => {
-            tracing::debug!(%peer, %error, "RPC connection closed");
+            tracing::debug!(%error, "RPC connection closed");
         }
-        _ => tracing::warn!(%peer, %error, "RPC connection refused"),
+        _ => {
+            if let Some(unsaid) = quiet.speak(now(), peer.ip(), &error.to_string()) {
+                tracing::warn!(%peer, %error, unsaid, "RPC connection refused");
+            }
+        }
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
+fn now() -> Instant {
+    Instant::now()
 }

@@ -27,6 +27,9 @@ pub const MINIMUM_ENVOY: EnvoyVersion = EnvoyVersion {
     patch: 0,
 };
 
+/// The longest id of a node in bytes: it is kept with the stream and goes into logs and labels of metrics.
+pub const ID_LIMIT: usize = 1024;
+
 /// How long a stream waits for things that may still come.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
@@ -53,6 +56,16 @@ pub enum End {
         "the first message of a stream must carry a node with an id: the service id of the proxy"
     )]
     NoId,
+    /// An id, or the name of a node, longer than [`ID_LIMIT`].
+    #[error(
+        "{key} of {len} bytes is longer than the limit of {ID_LIMIT} bytes: correct Envoy's bootstrap"
+    )]
+    LongId {
+        /// `node.id` or `node.metadata.node_name`.
+        key: &'static str,
+        /// Its length in bytes.
+        len: usize,
+    },
     /// The Envoy is too old.
     #[error("Envoy {0} is too old and is not supported: the minimum is {MINIMUM_ENVOY}")]
     TooOld(EnvoyVersion),
@@ -165,6 +178,16 @@ impl Life {
     pub fn new(node: EnvoyNode, patience: Patience, now: Instant) -> Result<Self, End> {
         if node.id.is_empty() {
             return Err(End::NoId);
+        }
+        let name = node.node_name.as_deref().unwrap_or_default();
+        for (key, text) in [
+            ("node.id", node.id.as_str()),
+            ("node.metadata.node_name", name),
+        ] {
+            let len = text.len();
+            if len > ID_LIMIT {
+                return Err(End::LongId { key, len });
+            }
         }
         match node.version {
             Some(version) if version < MINIMUM_ENVOY => Err(End::TooOld(version)),
@@ -308,6 +331,24 @@ mod tests {
             panic!("{verdict:?}")
         };
         assert!(end.to_string().contains("(a, b)"), "{end}");
+    }
+
+    #[test]
+    fn endless_names_are_refused() {
+        let long = || "x".repeat(ID_LIMIT + 1);
+        let id = EnvoyNode {
+            id: long(),
+            ..Default::default()
+        };
+        let name = EnvoyNode {
+            id: "gw".to_owned(),
+            node_name: Some(long()),
+            ..Default::default()
+        };
+        for (node, key) in [(id, "node.id"), (name, "node.metadata.node_name")] {
+            let end = Life::new(node, Patience::default(), start()).unwrap_err();
+            assert!(end.to_string().starts_with(key), "{end}");
+        }
     }
 
     #[test]

@@ -40,6 +40,11 @@ const STREAM_WINDOW: u32 = 64 * 1024;
 const CONNECTION_WINDOW: u32 = 256 * 1024;
 const MAX_HEADER_LIST: u32 = 16 * 1024;
 
+/// HTTP/2 connections begin with so many bytes of the client (RFC 9113, 3.4); keepalive begins after them only.
+const PREFACE_LEN: usize = 24;
+/// How long a client may take for them.
+const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// What can be set.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
@@ -291,7 +296,7 @@ pub async fn serve<IO>(
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let connections = connections.map(|(io, peer)| Ok::<_, Infallible>(Connection { io, peer }));
+    let connections = connections.map(|(io, peer)| Ok::<_, Infallible>(Connection::new(io, peer)));
     tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
@@ -308,10 +313,27 @@ where
 #[derive(Clone, Copy, Debug)]
 struct PeerAddress(SocketAddr);
 
-/// A connection that knows its other end.
+/// A connection that knows its other end, and fails if the other end says nothing.
 struct Connection<IO> {
     io: IO,
     peer: SocketAddr,
+    greeting: Option<Greeting>,
+}
+
+/// The wait for the client's preface.
+struct Greeting {
+    missing: usize,
+    deadline: Pin<Box<tokio::time::Sleep>>,
+}
+
+impl<IO> Connection<IO> {
+    fn new(io: IO, peer: SocketAddr) -> Self {
+        let greeting = Some(Greeting {
+            missing: PREFACE_LEN,
+            deadline: Box::pin(tokio::time::sleep(PREFACE_TIMEOUT)),
+        });
+        Self { io, peer, greeting }
+    }
 }
 
 impl<IO> Connected for Connection<IO> {
@@ -328,7 +350,21 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Connection<IO> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_read(cx, buffer)
+        let this = &mut *self;
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut this.io).poll_read(cx, buffer);
+        let Some(greeting) = &mut this.greeting else {
+            return read;
+        };
+        if read.is_pending() && greeting.deadline.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        let got = buffer.filled().len().saturating_sub(before);
+        greeting.missing = greeting.missing.saturating_sub(got);
+        if greeting.missing == 0 {
+            this.greeting = None;
+        }
+        read
     }
 }
 

@@ -24,6 +24,8 @@ use crate::xds::wire::{DeltaRequest, ErrorDetail, SotwRequest};
 
 /// Most characters of an error text that are kept.
 const DETAIL_LIMIT: usize = 4096;
+/// Characters of an unknown type URL that are kept and logged.
+const URL_SHOWN: usize = 200;
 /// Most names on one stream that deviate from what it is to have. A client that asks for more is broken or hostile.
 const NAMES_LIMIT: usize = 200_000;
 
@@ -204,7 +206,8 @@ impl Session {
             Request::Delta(request) => &request.type_url,
         };
         let Some(kind) = self.kind_of(url)? else {
-            outbox.notes.push(Note::UnknownType(url.clone()));
+            let url = url.chars().take(URL_SHOWN).collect();
+            outbox.notes.push(Note::UnknownType(url));
             return Ok(outbox);
         };
         let set = self.wanted.as_ref().map(|wanted| wanted.of(kind).clone());
@@ -232,7 +235,7 @@ impl Session {
             Some(only) if url.is_empty() || kind == Some(only) => Ok(Some(only)),
             Some(only) => Err(Violation::WrongType {
                 expected: only,
-                got: url.chars().take(200).collect(),
+                got: url.chars().take(URL_SHOWN).collect(),
             }),
         }
     }

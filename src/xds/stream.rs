@@ -13,7 +13,7 @@ use prost::Message;
 use tonic::Status;
 use tracing::{Instrument, debug, info, trace, warn};
 
-use crate::xds::life::{End, Life, Phase, Verdict};
+use crate::xds::life::{End, ID_LIMIT, Life, Phase, Verdict};
 use crate::xds::registry::{LiveStream, Now, StreamGuard, StreamState};
 use crate::xds::resources::{ProxyResources, ResourceType};
 use crate::xds::server::Shared;
@@ -28,6 +28,9 @@ mod body;
 
 /// Node metadata beyond this many bytes is not kept for display.
 const METADATA_LIMIT: usize = 16 * 1024;
+
+/// Characters of a refused id that are logged.
+const SHOWN_ID: usize = 64;
 
 /// What a stream is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,9 +65,11 @@ fn ended(end: &End) -> Status {
     let text = end.to_string();
     match end {
         End::NotRegistered { .. } | End::Deregistered { .. } => Status::not_found(text),
-        End::NoId | End::TooOld(_) | End::Ambiguous { .. } | End::NotAProxy { .. } => {
-            Status::invalid_argument(text)
-        }
+        End::NoId
+        | End::LongId { .. }
+        | End::TooOld(_)
+        | End::Ambiguous { .. }
+        | End::NotAProxy { .. } => Status::invalid_argument(text),
     }
 }
 
@@ -94,7 +99,8 @@ async fn drive<S: Source>(
     let life = match Life::new(envoy.clone(), shared.settings.patience, opened.instant) {
         Ok(life) => life,
         Err(end) => {
-            info!(id = envoy.id, peer = ?peer, %end, "xDS stream refused");
+            let id: String = envoy.id.chars().take(SHOWN_ID).collect();
+            info!(id, peer = ?peer, %end, "xDS stream refused");
             return ended(&end);
         }
     };
@@ -104,6 +110,11 @@ async fn drive<S: Source>(
         .is_some_and(|m| m.encoded_len() > METADATA_LIMIT)
     {
         node.metadata = None;
+    }
+    for text in [&mut node.cluster, &mut node.user_agent_name] {
+        if text.len() > ID_LIMIT {
+            text.clear();
+        }
     }
     let guard = shared.registry.open(|id| LiveStream {
         id,

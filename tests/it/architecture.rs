@@ -26,7 +26,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         "api",
         &["model", "net", "store", "rpc", "consensus", "ca", "local"],
     ),
-    ("http", &["model", "proto", "api"]),
+    ("http", &["model", "proto", "net", "api"]),
     ("operator", &["model", "proto", "api"]),
     ("bootstrap", &["model"]),
     (
