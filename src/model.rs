@@ -11,6 +11,7 @@ pub mod catalog;
 pub mod check;
 pub mod config_entry;
 pub mod duration;
+pub mod envoy;
 pub mod federation_state;
 pub mod filter;
 pub mod ids;

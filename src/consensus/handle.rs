@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
+/// How long a written change of the membership may take to show.
+const MEMBERSHIP_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Writes above this many bytes are worth a warning, as in Consul.
 const LARGE: usize = 1 << 20;
 /// How long a snapshot asked for by hand may take.
@@ -222,10 +225,8 @@ impl Consensus {
         raft.add_learner(id, peer, true)
             .await
             .map_err(|error| Error::Raft(error.to_string()))?;
-        raft.change_membership(ChangeMembers::AddVoterIds(BTreeSet::from([id])), true)
-            .await
-            .map_err(|error| Error::Raft(error.to_string()))?;
-        Ok(())
+        let change = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
+        self.change_membership(change, true).await
     }
 
     /// Removes a server from the membership. Works on the leader alone.
@@ -235,10 +236,23 @@ impl Consensus {
     pub async fn remove_server(&self, id: &NodeId) -> Result<(), Error> {
         let id = raft_id(id)?;
         let change = ChangeMembers::RemoveVoters(BTreeSet::from([id]));
+        self.change_membership(change, false).await
+    }
+
+    /// Changes the membership and waits until [`Self::peers`] shows it.
+    async fn change_membership(
+        &self,
+        change: ChangeMembers<u64, Peer>,
+        retain: bool,
+    ) -> Result<(), Error> {
+        let failed = |error: &dyn std::fmt::Display| Error::Raft(error.to_string());
         let raft = &self.inner.raft;
-        raft.change_membership(change, false)
+        let written = raft.change_membership(change, retain).await;
+        let at = Some(written.map_err(|error| failed(&error))?.log_id);
+        raft.wait(Some(MEMBERSHIP_TIMEOUT))
+            .metrics(|m| *m.membership_config.log_id() >= at, "membership")
             .await
-            .map_err(|error| Error::Raft(error.to_string()))?;
+            .map_err(|error| failed(&error))?;
         Ok(())
     }
 

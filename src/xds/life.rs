@@ -16,15 +16,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::model::envoy;
 use crate::model::ids::NodeName;
 use crate::xds::resources::ProxyResources;
 use crate::xds::source::{Current, EnvoyNode, EnvoyVersion, ProxyKey};
 
-/// The oldest Envoy that understands everything that is sent. Newer ones are never refused.
+/// The oldest Envoy that is served. Newer ones are never refused.
 pub const MINIMUM_ENVOY: EnvoyVersion = EnvoyVersion {
-    major: 1,
-    minor: 30,
-    patch: 0,
+    major: envoy::MINIMUM_ENVOY.0,
+    minor: envoy::MINIMUM_ENVOY.1,
+    patch: envoy::MINIMUM_ENVOY.2,
 };
 
 /// The longest id of a node in bytes: it is kept with the stream and goes into logs and labels of metrics.
@@ -364,6 +365,6 @@ mod tests {
             ..Default::default()
         };
         let end = Life::new(node, Patience::default(), start()).unwrap_err();
-        assert!(end.to_string().contains("1.30.0"), "{end}");
+        assert!(end.to_string().contains("1.34.0"), "{end}");
     }
 }

@@ -244,7 +244,7 @@ async fn clients_that_cannot_be_served_are_told_why() {
         (node("gw", None), "host-1, host-2"),
         (node("web", Some("host-1")), "\"typical\""),
         (node("", Some("host-1")), "node with an id"),
-        (old(18), "the minimum is 1.30.0"), // C061
+        (old(18), "the minimum is 1.34.0"), // C061
     ];
     for (node, text) in cases {
         let mut client = server.delta("").await;

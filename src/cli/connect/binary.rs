@@ -1,5 +1,6 @@
 //! Finds Envoy's binary and asks it for its version, before anything is registered.
 
+use crate::model::envoy::MINIMUM_ENVOY;
 use anyhow::Context;
 use anyhow::bail;
 use std::ffi::OsStr;
@@ -8,8 +9,7 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Oldest Envoy that understands everything we send: it brought the cluster extension for DNS names.
-const MINIMUM: Version = Version(1, 34, 0);
+const MINIMUM: Version = Version(MINIMUM_ENVOY.0, MINIMUM_ENVOY.1, MINIMUM_ENVOY.2);
 /// Newest Envoy that the tests run against.
 const TESTED: Version = Version(1, 40, 0);
 /// `envoy --version` answers in milliseconds; a wrapper script may start slowly.
