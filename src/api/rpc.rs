@@ -81,7 +81,6 @@ impl Handler for Api {
         if !SERVICES.contains(&service) {
             return Err(RpcError::UnknownService(method.to_owned()));
         }
-        metrics::counter!("consul.rpc.request").increment(1);
         match service {
             "Catalog" => self.rpc_catalog(method, &body).await,
             "ConfigEntry" => self.rpc_config_entry(method, &body).await,

@@ -85,8 +85,9 @@ impl Batcher {
         let count = commands.len();
         match self.write(commands).await {
             Ok(response) => {
-                metrics::counter!("raft.apply").increment(count as u64);
-                metrics::histogram!("raft.commitTime").record(start.elapsed().as_secs_f64() * 1e3);
+                metrics::counter!("consul.raft.apply").increment(count as u64);
+                metrics::histogram!("consul.raft.commitTime")
+                    .record(start.elapsed().as_secs_f64() * 1e3);
                 let index = response.log_id.index;
                 for (answer, outcome) in answers.into_iter().zip(response.data) {
                     let written = outcome

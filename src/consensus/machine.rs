@@ -126,7 +126,7 @@ impl RaftStateMachine<Types> for Machine {
         if out.iter().any(|answers| !answers.is_empty()) {
             self.store.publish(self.state.clone(), &touched);
         }
-        metrics::histogram!("raft.fsm.apply").record(start.elapsed().as_secs_f64() * 1e3);
+        metrics::histogram!("consul.raft.fsm.apply").record(start.elapsed().as_secs_f64() * 1e3);
         Ok(out)
     }
 
@@ -212,7 +212,7 @@ impl RaftSnapshotBuilder<Types> for Builder {
         .map_err(|e| StorageIOError::write_snapshot(Some(meta.signature()), any(&e)))?;
         keep(&self.keep, meta.clone(), bytes.clone()).await?;
         let took = start.elapsed();
-        metrics::histogram!("raft.snapshot.persist").record(took.as_secs_f64() * 1e3);
+        metrics::histogram!("consul.raft.snapshot.persist").record(took.as_secs_f64() * 1e3);
         let index = self.applied.map_or(0, |log_id| log_id.index);
         tracing::info!(index, bytes = bytes.len(), ?took, "wrote a snapshot");
         Ok(Snapshot {

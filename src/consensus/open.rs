@@ -158,9 +158,9 @@ async fn follow_role(raft: Raft, id: u64, me: Peer, tell: watch::Sender<Role>) {
 
 fn count(role: &Role) {
     match role {
-        Role::Leader { .. } => metrics::counter!("raft.state.leader").increment(1),
-        Role::Candidate => metrics::counter!("raft.state.candidate").increment(1),
-        Role::Follower { .. } => metrics::counter!("raft.state.follower").increment(1),
+        Role::Leader { .. } => metrics::counter!("consul.raft.state.leader").increment(1),
+        Role::Candidate => metrics::counter!("consul.raft.state.candidate").increment(1),
+        Role::Follower { .. } => metrics::counter!("consul.raft.state.follower").increment(1),
         Role::Stopped { .. } => {}
     }
 }

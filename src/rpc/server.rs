@@ -63,7 +63,7 @@ pub async fn serve<H: Handler>(
         };
         match accepted {
             Ok((tcp, peer)) => {
-                metrics::counter!("rpc.accept_conn").increment(1);
+                metrics::counter!("consul.rpc.accept_conn").increment(1);
                 let limits = config.limits.load();
                 if let Some(accepted) = admit(tcp, peer, (&counter, &quiet), &limits) {
                     let span = tracing::debug_span!("rpc", %peer);
@@ -93,7 +93,7 @@ fn admit(
     let address = peer.ip().to_canonical();
     let (limit, name) = limits.of(address);
     let Some(place) = counter.enter(address, limit) else {
-        metrics::counter!("rpc.refused_conn").increment(1);
+        metrics::counter!("consul.rpc.refused_conn").increment(1);
         if let Some(unsaid) = quiet.speak(now(), address, name) {
             tracing::error!(%peer, limit, unsaid, "RPC connection refused: the address has as many as {name} allows");
         }
@@ -113,7 +113,7 @@ async fn connection<H: Handler>(mux: Arc<Mux<H>>, accepted: Accepted, quiet: Arc
     let Err(error) = mux.serve(accepted).await else {
         return;
     };
-    metrics::counter!("rpc.conn_error").increment(1);
+    metrics::counter!("consul.rpc.conn_error").increment(1);
     match error {
         ConnectionError::Session(_) | ConnectionError::Yamux(_) | ConnectionError::Io(_) => {
             tracing::debug!(%error, "RPC connection closed");

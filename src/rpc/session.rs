@@ -146,7 +146,7 @@ fn joined(answer: Result<Answer, JoinError>) -> Option<Answer> {
 
 async fn answer<H: Handler>(caller: Caller<H>, header: RequestHeader, body: Bytes) -> Answer {
     let method = header.service_method.as_str();
-    metrics::counter!("rpc.request").increment(1);
+    metrics::counter!("consul.rpc.request").increment(1);
     tracing::trace!(method, seq = header.seq, bytes = body.len(), "request");
     let result = match check(&caller, method, &body) {
         Ok(()) => {
@@ -158,7 +158,7 @@ async fn answer<H: Handler>(caller: Caller<H>, header: RequestHeader, body: Byte
         Err(error) => Err(error),
     };
     if let Err(error) = &result {
-        metrics::counter!("rpc.request_error").increment(1);
+        metrics::counter!("consul.rpc.request_error").increment(1);
         tracing::debug!(method, peer = %caller.context.peer, %error, "request failed");
     }
     Answer { header, result }

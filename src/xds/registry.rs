@@ -141,7 +141,7 @@ impl Registry {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let stream = Arc::new(make(id));
         self.streams.insert(id, Arc::clone(&stream));
-        metrics::gauge!("consul_xds_server_streams", "version" => "v3").increment(1.0);
+        metrics::gauge!("consul.xds.server.streams", "version" => "v3").increment(1.0);
         self.changed();
         StreamGuard {
             registry: Arc::clone(self),
@@ -289,7 +289,7 @@ impl StreamGuard {
 impl Drop for StreamGuard {
     fn drop(&mut self) {
         self.registry.streams.remove(&self.stream.id);
-        metrics::gauge!("consul_xds_server_streams", "version" => "v3").decrement(1.0);
+        metrics::gauge!("consul.xds.server.streams", "version" => "v3").decrement(1.0);
         if let Some(key) = self.known.take() {
             self.registry.tell(key, false);
         }

@@ -306,8 +306,8 @@ impl<W: Watch> Driver<W> {
                 bytes = response.len(),
                 "push"
             );
-            metrics::counter!("crossway_xds_pushes_total", "type" => kind).increment(1);
-            metrics::counter!("crossway_xds_push_bytes_total", "type" => kind)
+            metrics::counter!("crossway.xds.pushes_total", "type" => kind).increment(1);
+            metrics::counter!("crossway.xds.push_bytes_total", "type" => kind)
                 .increment(response.len() as u64);
             queue.extend(response.pieces);
             self.sent += 1;
@@ -334,7 +334,7 @@ impl<W: Watch> Driver<W> {
                 }
                 let node = self.life.phase().key().map(|key| key.node.to_string());
                 metrics::counter!(
-                    "crossway_xds_nacks_total",
+                    "crossway.xds.nacks_total",
                     "type" => kind,
                     "node" => node.unwrap_or_default(),
                     "proxy" => self.label.clone()
@@ -351,7 +351,7 @@ fn record_push(resources: &ProxyResources, outbox: &Outbox) {
         && !outbox.responses.is_empty()
     {
         let took = now().instant.saturating_duration_since(applied);
-        metrics::histogram!("crossway_xds_apply_to_push_seconds").record(took.as_secs_f64());
+        metrics::histogram!("crossway.xds.apply_to_push_seconds").record(took.as_secs_f64());
     }
 }
 

@@ -185,7 +185,7 @@ impl Loop {
         }
         if result.is_ok() {
             let took = start.elapsed();
-            metrics::histogram!("raft.fsync").record(took.as_secs_f64() * 1e3);
+            metrics::histogram!("consul.raft.fsync").record(took.as_secs_f64() * 1e3);
             self.shared.fsync_took(took);
             self.clear();
         }

@@ -65,8 +65,8 @@ impl Counters {
         let (encoded, reused) = (sets.work.encoded as u64, sets.work.reused as u64);
         self.encoded.fetch_add(encoded, Ordering::Relaxed);
         self.reused.fetch_add(reused, Ordering::Relaxed);
-        metrics::counter!("crossway_xds_resources_encoded_total").increment(encoded);
-        metrics::counter!("crossway_xds_resources_reused_total").increment(reused);
+        metrics::counter!("crossway.xds.resources_encoded_total").increment(encoded);
+        metrics::counter!("crossway.xds.resources_reused_total").increment(reused);
     }
 }
 
