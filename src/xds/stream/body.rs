@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::HeaderMap;
+use http::HeaderValue;
 use http_body::Frame;
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
@@ -75,12 +76,7 @@ impl http_body::Body for StreamBody {
                 return Poll::Ready(Some(Ok(Frame::data(piece))));
             }
             if let Some(status) = self.status.take() {
-                let mut trailers = HeaderMap::new();
-                return Poll::Ready(Some(
-                    status
-                        .add_header(&mut trailers)
-                        .map(|()| Frame::trailers(trailers)),
-                ));
+                return Poll::Ready(Some(trailers(&status).map(Frame::trailers)));
             }
             let Some(driver) = &mut self.driver else {
                 return Poll::Ready(None);
@@ -95,6 +91,32 @@ impl http_body::Body for StreamBody {
             }
         }
     }
+}
+
+/// The trailers that end a stream.
+///
+/// Only what must be is percent-encoded in the message (gRPC over HTTP/2, "Percent-Encoded"): Envoy logs it undecoded, and
+/// tonic encodes each space.
+fn trailers(status: &Status) -> Result<HeaderMap, Status> {
+    let mut trailers = HeaderMap::new();
+    status.add_header(&mut trailers)?;
+    if let Ok(message) = HeaderValue::from_str(&percent_encoded(status.message()))
+        && !message.is_empty()
+    {
+        trailers.insert(Status::GRPC_MESSAGE, message);
+    }
+    Ok(trailers)
+}
+
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b' '..=b'~' if byte != b'%' => encoded.push(char::from(byte)),
+            other => encoded.push_str(&format!("%{other:02X}")),
+        }
+    }
+    encoded
 }
 
 /// The requests of one stream.
@@ -141,4 +163,21 @@ fn decode(protocol: Protocol, message: Bytes) -> Result<Request, Status> {
         Protocol::Delta => DeltaRequest::decode(message).map(Request::Delta),
     };
     request.map_err(|error| Status::invalid_argument(format!("the request is malformed: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_trailers_are_legible_and_come_back_as_they_were() {
+        let text = "no \"gw\" on (a, b): 100% \u{e4}\n";
+        let trailers = trailers(&Status::not_found(text)).unwrap();
+        let message = &trailers[Status::GRPC_MESSAGE];
+        assert_eq!(message, "no \"gw\" on (a, b): 100%25 %C3%A4%0A");
+        let read = Status::from_header_map(&trailers).unwrap();
+        assert_eq!((read.code(), read.message()), (tonic::Code::NotFound, text));
+        let empty = super::trailers(&Status::ok("")).unwrap();
+        assert_eq!(empty.len(), 1);
+    }
 }
