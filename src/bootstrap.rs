@@ -191,6 +191,7 @@ pub fn render(options: &Options, lookup: Lookup<'_>) -> Result<Value, Error> {
         "static_resources": static_resources,
         "dynamic_resources": control_plane::dynamic_resources(&options.control_plane),
         "stats_config": stats::config(options, config)?,
+        "deferred_stat_options": deferred_stats(),
     });
     set_unless_empty(&mut bootstrap, "stats_sinks", stats::sinks(config, lookup)?);
     set(
@@ -242,6 +243,12 @@ fn overload_manager() -> Value {
             "max_active_downstream_connections": MAX_DOWNSTREAM_CONNECTIONS,
         },
     }]})
+}
+
+/// The statistics of a cluster's traffic are made when it first has some. Envoy matches each name with all patterns of
+/// `stats_tags`, which made up almost all of its work for a new cluster: 28 ms each, half of it for these.
+fn deferred_stats() -> Value {
+    json!({ "enable_deferred_creation_stats": true })
 }
 
 fn socket_address(address: &SocketAddr) -> Value {
