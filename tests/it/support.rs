@@ -10,9 +10,11 @@
 
 pub(crate) mod agent;
 pub(crate) mod certs;
+pub(crate) mod dns;
 pub(crate) mod gateway;
 pub(crate) mod gateways;
 pub(crate) mod http;
+pub(crate) mod mesh;
 pub(crate) mod peers;
 pub(crate) mod server;
 pub(crate) mod xds;

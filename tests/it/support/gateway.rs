@@ -8,11 +8,15 @@ use std::fs::File;
 use std::io;
 use std::io::Read;
 use std::io::Write;
+use std::net::IpAddr;
 use std::net::Ipv4Addr;
 use std::net::TcpListener;
 use std::net::TcpStream;
 use std::path::Path;
+use std::path::PathBuf;
 use std::process::Child;
+use std::process::Command;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,41 +34,117 @@ pub(crate) const GATEWAY_PORT: u16 = 8443;
 /// A mesh gateway: an Envoy process.
 pub(crate) struct Gateway {
     child: Child,
+    log: PathBuf,
     pub(crate) address: Ipv4Addr,
 }
 
+/// What is special about a gateway.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Special<'a> {
+    /// More flags of `connect envoy`.
+    pub(crate) flags: &'a [&'a str],
+    /// Changes the bootstrap before Envoy gets it.
+    pub(crate) edit: Option<&'a dyn Fn(&mut Value)>,
+}
+
 impl Gateway {
-    /// Registers the gateway `name` with `agent` and starts Envoy for it; waits until Envoy listens.
+    /// Registers the gateway `name` with `agent`, exposing its servers, and starts Envoy for it; waits until Envoy
+    /// listens.
     pub(crate) fn start(agent: &Server, envoy: &Path, name: &str) -> Self {
-        let address = loopback();
-        let log = File::create(agent.path(&format!("{name}.log"))).unwrap();
-        let at = format!("{address}:{GATEWAY_PORT}");
-        let child = agent
-            .command(&[
-                "connect",
-                "envoy",
-                "-gateway=mesh",
-                "-register",
-                "-expose-servers",
-            ])
-            .args(["-address", &at, "-wan-address", &at, "-node-name", name])
-            .args(["-admin-bind", &format!("{address}:19000")])
-            .arg("-envoy-binary")
-            .arg(envoy)
-            .args(["--", "--concurrency", "1", "-l", "info"])
-            .stdout(log.try_clone().unwrap())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let mut gateway = Self { child, address };
+        let special = Special {
+            flags: &["-expose-servers"],
+            edit: None,
+        };
+        Self::start_special(agent, envoy, name, special)
+    }
+
+    /// As [`Gateway::start`], but servers are exposed only if `special` says so.
+    pub(crate) fn start_special(
+        agent: &Server,
+        envoy: &Path,
+        name: &str,
+        special: Special<'_>,
+    ) -> Self {
+        let mut gateway = Self::spawn(agent, envoy, name, special);
         eventually("the gateway's listener", || {
             if let Some(status) = gateway.child.try_wait().unwrap() {
-                let log = std::fs::read_to_string(agent.path(&format!("{name}.log")));
-                panic!("the gateway ended with {status}:\n{}", log.unwrap());
+                panic!("the gateway ended with {status}:\n{}", gateway.log());
             }
             (gateway.stat("listener_manager.total_listeners_active")? > 0).then_some(())
         });
         gateway
+    }
+
+    /// As [`Gateway::start_special`], without waiting for anything.
+    pub(crate) fn spawn(agent: &Server, envoy: &Path, name: &str, special: Special<'_>) -> Self {
+        let address = loopback();
+        let path = agent.path(&format!("{name}.log"));
+        let log = File::create(&path).unwrap();
+        let at = format!("{address}:{GATEWAY_PORT}");
+        let mut command = agent.command(&["connect", "envoy", "-gateway=mesh", "-register"]);
+        command
+            .args(["-address", &at, "-wan-address", &at, "-node-name", name])
+            .args(["-admin-bind", &format!("{address}:19000")])
+            .args(special.flags);
+        let options = ["--concurrency", "1", "-l", "info"];
+        let mut command = match special.edit {
+            None => {
+                command.arg("-envoy-binary").arg(envoy).arg("--");
+                command
+            }
+            Some(edit) => {
+                let out = command.arg("-bootstrap").output().unwrap();
+                let complaint = String::from_utf8_lossy(&out.stderr);
+                assert!(out.status.success(), "{complaint}");
+                let mut bootstrap = serde_json::from_slice(&out.stdout).unwrap();
+                edit(&mut bootstrap);
+                let file = agent.path(&format!("{name}.json"));
+                std::fs::write(&file, bootstrap.to_string()).unwrap();
+                let mut command = Command::new(envoy);
+                command.arg("--disable-hot-restart");
+                command.arg("--config-path").arg(file);
+                command
+            }
+        };
+        let child = command
+            .args(options)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        Self {
+            child,
+            log: path,
+            address,
+        }
+    }
+
+    /// Everything that Envoy printed.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Several of Envoy's counters or gauges.
+    pub(crate) fn stats<const N: usize>(&self, names: [&str; N]) -> [u64; N] {
+        let any = names.join("%7C").replace('.', "\\.");
+        let text = self.admin(&format!("/stats?filter=^({any})$")).unwrap();
+        let value = |name| {
+            let line = text
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+            line.and_then(|value| value.parse().ok()).unwrap_or(0)
+        };
+        names.map(value)
+    }
+
+    /// An active cluster that came over xDS, as Envoy shows it.
+    pub(crate) fn cluster(&self, name: &str) -> Option<Value> {
+        let text = self.admin("/config_dump?resource=dynamic_active_clusters")?;
+        let dump: Value = serde_json::from_str(&text).ok()?;
+        let mut clusters = dump["configs"].as_array()?.iter();
+        let found = clusters.find(|c| c["cluster"]["name"] == name)?;
+        Some(found["cluster"].clone())
     }
 
     /// `host:port` that the gateway listens on.
@@ -91,8 +171,9 @@ impl Gateway {
             serde_json::from_str(&self.admin("/config_dump?resource=dynamic_active_clusters")?)
                 .ok()?;
         let mut names: Vec<String> = dump["configs"]
-            .as_array()?
-            .iter()
+            .as_array()
+            .into_iter()
+            .flatten()
             .filter_map(|c| Some(c["cluster"]["name"].as_str()?.to_owned()))
             .collect();
         names.sort();
@@ -146,6 +227,14 @@ impl Drop for Gateway {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<_> = log
+                .lines()
+                .filter(|l| !l.contains("server.cc:46"))
+                .collect();
+            println!("--- log of the gateway ---\n{}", lines.join("\n"));
+        }
     }
 }
 
@@ -181,15 +270,19 @@ pub(crate) fn ask(stream: &mut TlsStream) -> io::Result<String> {
 
 /// A TLS server that answers each line with its name and the SNI of the connection.
 pub(crate) struct Backend {
-    pub(crate) address: Ipv4Addr,
+    pub(crate) address: IpAddr,
     pub(crate) port: u16,
 }
 
 impl Backend {
     /// Listens on an address of its own. The threads end with the test process.
     pub(crate) fn start(name: &'static str) -> Self {
+        Self::start_at(name, loopback().into())
+    }
+
+    /// As [`Backend::start`], on this address.
+    pub(crate) fn start_at(name: &'static str, address: IpAddr) -> Self {
         crossway::net::install_crypto_provider();
-        let address = loopback();
         let listener = TcpListener::bind((address, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let key = rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
