@@ -88,6 +88,23 @@ impl App {
         if config.federation.through_gateways {
             tls.check_server_names()?;
         }
+        for (key, used, can) in [
+            (
+                "ports.https",
+                !ports.https.is_empty(),
+                tls.https_server().is_some(),
+            ),
+            (
+                "ports.grpc_tls",
+                !ports.grpc_tls.is_empty(),
+                tls.grpc_server().is_some(),
+            ),
+        ] {
+            anyhow::ensure!(
+                can || !used,
+                "{key}: needs a certificate; set cert_file and key_file, or {key} = -1"
+            );
+        }
         let local = open_local(config, id.clone()).await?;
         let consensus = Consensus::open(settings::consensus(config, id.clone())).await?;
         let mut app = Self {
