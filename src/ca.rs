@@ -67,6 +67,10 @@ const ORDER_QUEUE: usize = 1024;
 /// How long a request for a leaf waits for the leader's task.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(7);
 
+/// Leaves that are remembered at most. Anybody may ask for a leaf of any name, registered or not, so the number of names
+/// is no bound.
+const LEAVES: usize = 4096;
+
 /// A CA handle, and the end of it that [`leader::run`] serves.
 pub fn channel() -> (Ca, Orders) {
     let (orders, receiver) = mpsc::channel(ORDER_QUEUE);
@@ -121,8 +125,22 @@ impl Ca {
             root: root.id.clone(),
             cert: Arc::new(cert),
         };
-        self.leaves.insert(service.to_owned(), cached.clone());
+        self.remember(service, cached.clone(), now);
         Ok(cached.cert)
+    }
+
+    /// Keeps a leaf. When there are too many, those that will not be given out again go; if there are none, all go: each
+    /// is made anew when it is asked for.
+    fn remember(&self, service: &str, leaf: CachedLeaf, now: Timestamp) {
+        if self.leaves.len() >= LEAVES {
+            let root = leaf.root.as_str();
+            self.leaves
+                .retain(|_, known| known.root == root && now < known.renew_at);
+            if self.leaves.len() >= LEAVES {
+                self.leaves.clear();
+            }
+        }
+        self.leaves.insert(service.to_owned(), leaf);
     }
 
     async fn order(&self, service: &str) -> Result<IssuedCert, Error> {
@@ -175,4 +193,34 @@ fn renewal(cert: &IssuedCert) -> Timestamp {
         .unix_seconds()
         .saturating_add(i64::try_from(after).unwrap_or(i64::MAX));
     Timestamp::from_unix(at, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_number_of_names_fills_the_memory() {
+        let (ca, _orders) = channel();
+        let (now, later) = (Timestamp::from_unix(100, 0), Timestamp::from_unix(200, 0));
+        let leaf = |root: &str| CachedLeaf {
+            cert: Arc::default(),
+            root: root.to_owned(),
+            renew_at: later,
+        };
+        for name in 0..LEAVES {
+            ca.remember(
+                &name.to_string(),
+                leaf(if name == 7 { "new" } else { "old" }),
+                now,
+            );
+        }
+        assert_eq!(ca.leaves.len(), LEAVES);
+        ca.remember("a", leaf("new"), now);
+        assert_eq!(ca.leaves.len(), 2, "leaves of an old root go first");
+        for name in 0..2 * LEAVES {
+            ca.remember(&format!("x{name}"), leaf("new"), now);
+        }
+        assert!(ca.leaves.len() <= LEAVES);
+    }
 }

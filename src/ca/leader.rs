@@ -61,6 +61,9 @@ pub async fn run(context: Context) {
         }
     };
     while let Some(LeafOrder { service, answer }) = orders.0.recv().await {
+        if answer.is_closed() {
+            continue; // Whoever asked has given up, perhaps while there was no leader.
+        }
         let signed = provider.leaf(&context, &service).await;
         if let Err(error) = &signed {
             warn!(%service, %error, "leaf certificate not signed");
