@@ -61,12 +61,13 @@ impl Api {
                 other => Error::refused(other.to_string()),
             })
         };
+        // Leaves change when the roots do; when one grows old is seen when the wait is over. Read before the leaf is made,
+        // so that a change in between ends the wait at once.
+        let roots = self.store().latest().ca_roots().0;
         let leaf = issue().await?;
         if options.min_query_index == 0 || options.min_query_index != leaf.modify_index {
             return Ok((leaf.modify_index, leaf));
         }
-        // Leaves change when the roots do; when one grows old is seen when the wait is over.
-        let roots = self.store().latest().ca_roots().0;
         let wait = QueryOptions {
             min_query_index: roots,
             ..options.clone()
