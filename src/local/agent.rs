@@ -116,8 +116,13 @@ impl Local {
         definition: ServiceDefinition,
         replace_checks: bool,
     ) -> Result<(), Error> {
-        self.put_service(definition, Source::Request, replace_checks)
-            .await
+        let local = self.clone();
+        to_its_end(async move {
+            local
+                .put_service(definition, Source::Request, replace_checks)
+                .await
+        })
+        .await
     }
 
     async fn put_service(
@@ -212,6 +217,11 @@ impl Local {
     /// # Errors
     /// Its files cannot be removed.
     pub async fn deregister_service(&self, id: &ServiceId) -> Result<bool, Error> {
+        let (local, id) = (self.clone(), id.clone());
+        to_its_end(async move { local.drop_service(&id).await }).await
+    }
+
+    async fn drop_service(&self, id: &ServiceId) -> Result<bool, Error> {
         let _order = self.inner.order.lock().await;
         let checks: Vec<CheckId> = {
             let state = self.inner.state.lock();
@@ -240,7 +250,8 @@ impl Local {
     /// # Errors
     /// The definition breaks a rule, its service is not registered here, or it cannot be kept.
     pub async fn register_check(&self, definition: CheckDefinition) -> Result<(), Error> {
-        self.put_check(definition, Source::Request).await
+        let local = self.clone();
+        to_its_end(async move { local.put_check(definition, Source::Request).await }).await
     }
 
     async fn put_check(
@@ -290,6 +301,11 @@ impl Local {
     /// # Errors
     /// Its files cannot be removed.
     pub async fn deregister_check(&self, id: &CheckId) -> Result<bool, Error> {
+        let (local, id) = (self.clone(), id.clone());
+        to_its_end(async move { local.drop_check(&id).await }).await
+    }
+
+    async fn drop_check(&self, id: &CheckId) -> Result<bool, Error> {
         let _order = self.inner.order.lock().await;
         let check = id.clone();
         self.with_files(move |files| files.remove_check(&check))
@@ -374,6 +390,19 @@ impl Local {
     /// Changes whenever a service is registered or deregistered.
     pub fn service_changes(&self) -> watch::Receiver<u64> {
         self.inner.services.subscribe()
+    }
+}
+
+/// Does the work whether or not the caller waits for it: files and state would part if a client that hangs up stopped it
+/// in between, and the next registration could write the same file at the same time.
+async fn to_its_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Error>> + Send + 'static,
+) -> Result<T, Error> {
+    match tokio::spawn(work).await {
+        Ok(result) => result,
+        Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
+        // The runtime is going down and this future with it.
+        Err(_) => std::future::pending().await,
     }
 }
 
