@@ -36,7 +36,7 @@ impl Api {
         self.read(
             request,
             vec![Topic::KvPrefix(Arc::from(prefix.as_str()))],
-            move |state| state.kv_list(&prefix).0,
+            move |state| state.kv_index(&prefix),
             move |state| state.kv_list(&rows_of).1,
         )
         .await
@@ -51,7 +51,7 @@ impl Api {
         self.read(
             request,
             vec![Topic::KvPrefix(Arc::from(prefix.as_str()))],
-            move |state| state.kv_list(&prefix).0,
+            move |state| state.kv_index(&prefix),
             move |state| state.kv_keys(&query.prefix, &query.separator).1,
         )
         .await

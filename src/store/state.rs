@@ -65,6 +65,8 @@ pub(crate) enum IndexRow {
     ServiceKind(ServiceKind),
     Connect(Key),
     ServiceLastExtinction,
+    /// When removals of keys were last forgotten: no prefix shows an older index after that.
+    KvForgotten,
 }
 
 /// Node, then id on that node.

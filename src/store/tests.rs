@@ -354,3 +354,31 @@ fn a_check_result_brings_nothing_back_and_a_reap_takes_the_empty_node_along() {
     ok(&mut state, 10, &reap(9));
     assert!(state.node("n1").is_none());
 }
+
+#[test]
+fn removed_keys_do_not_pile_up_and_no_index_goes_back() {
+    let mut state = State::default();
+    let set = |key: &str| {
+        Command::Kv(KvOp::Set(KvEntry {
+            key: key.into(),
+            ..KvEntry::default()
+        }))
+    };
+    state.apply(1, &set("kept/a"));
+    let mut before = 0;
+    for at in 0..70_000u64 {
+        let key = format!("gone/{at}");
+        state.apply(2 * at + 2, &set(&key));
+        state.apply(2 * at + 3, &Command::Kv(KvOp::Delete(key.as_str().into())));
+        if at % 1000 == 0 {
+            let index = state.kv_index("gone/");
+            assert!(index >= before, "{index} after {before}");
+            before = index;
+        }
+    }
+    assert!(state.tombstones.len() < 10_000);
+    let kept = state.kv_index("kept/");
+    assert!(kept > 1 && kept <= state.kv_index(""));
+    let restored = State::from_snapshot(&state.to_snapshot().unwrap()).unwrap();
+    assert_eq!(restored.kv_index("kept/"), kept);
+}

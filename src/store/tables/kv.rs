@@ -6,6 +6,11 @@ use crate::store::command::{KvOp, Outcome, Topic};
 use crate::store::state::{IndexRow, State, Tx};
 use std::sync::Arc;
 
+/// Removals that are remembered one by one. Above this many all are forgotten at once, and every prefix shows at least the
+/// index at which that happened: its readers look once in vain, but no index goes back. Part of what every server computes
+/// alike, so it must not depend on settings.
+const TOMBSTONES: usize = 65_536;
+
 impl State {
     /// One entry and its index; a missing key has the index of the whole table.
     pub fn kv_get(&self, key: &str) -> (Index, Option<Arc<KvEntry>>) {
@@ -46,7 +51,8 @@ impl State {
             .take_while(move |entry| entry.key.starts_with(prefix))
     }
 
-    fn kv_index(&self, prefix: &str) -> Index {
+    /// The newest index of an entry or removal under a prefix.
+    pub fn kv_index(&self, prefix: &str) -> Index {
         if prefix.is_empty() {
             return self.row(&IndexRow::Kv);
         }
@@ -57,7 +63,7 @@ impl State {
             .take_while(|(key, _)| key.starts_with(prefix))
             .map(|(_, index)| *index);
         match entries.chain(gone).max() {
-            Some(index) => index,
+            Some(index) => index.max(self.row(&IndexRow::KvForgotten)),
             None => self.row(&IndexRow::Kv),
         }
     }
@@ -130,6 +136,10 @@ impl Tx<'_> {
             return;
         }
         self.state.tombstones.insert(key.clone(), self.index);
+        if self.state.tombstones.len() > TOMBSTONES {
+            self.state.tombstones.clear();
+            self.bump(IndexRow::KvForgotten);
+        }
         self.bump(IndexRow::Kv);
         self.touch(Topic::KvKey(key.clone()));
     }
