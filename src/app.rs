@@ -3,7 +3,7 @@
 //! ```text
 //!   config -> ports (bound first: a port in use ends the start) -> data directory
 //!          -> TLS, consensus (opens the log), local services
-//!          -> api -> tasks: rpc, http, https, grpc, local, leader, gateway-limits, proxy-events
+//!          -> api -> tasks: rpc, http, https, grpc, grpc-listener, local, leader, gateway-limits, proxy-events
 //!   stop:  shutdown token -> edges drain, leader's loops are joined -> consensus
 //! ```
 //!
@@ -269,14 +269,15 @@ impl App {
             self.shutdown.clone(),
         )
         .with_service_name(operator_api::SERVICE_NAME);
-        let backend = operator::StateBackend::new(store, server.registry().clone());
+        let stop = self.shutdown.clone();
+        let backend = operator::StateBackend::new(store, server.registry().clone(), stop);
         let service = operator_api::Service::server(backend);
         let routes = server.routes().await.add_service(service);
         let (sender, _) = broadcast::channel(PROXY_EVENTS);
         let events = tasks::forward_proxy_events(server.registry().events(), sender.clone());
         self.spawn("proxy-events", tasks::until(self.shutdown.clone(), events));
-        let connections = grpc.accept(self.tls.clone(), self.shutdown.clone());
-        let stop = self.shutdown.clone();
+        let (tls, stop) = (self.tls.clone(), self.shutdown.clone());
+        let connections = grpc.accept(&tls, &stop, &mut |task| self.spawn("grpc-listener", task));
         self.spawn("grpc", async move {
             if let Err(error) = xds::server::serve(routes, connections, stop).await {
                 warn!(%error, "the gRPC server ended");

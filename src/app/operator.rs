@@ -16,17 +16,24 @@ use std::sync::Arc;
 use std::time::Instant;
 use std::time::SystemTime;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 /// What the operator API shows.
 #[derive(Clone)]
 pub(super) struct StateBackend {
     store: Store,
     registry: Arc<Registry>,
+    stop: CancellationToken,
 }
 
 impl StateBackend {
-    pub(super) fn new(store: Store, registry: Arc<Registry>) -> Self {
-        Self { store, registry }
+    /// What `store` and `registry` hold; its watches end with `stop`, so that they hold up no shutdown.
+    pub(super) fn new(store: Store, registry: Arc<Registry>, stop: CancellationToken) -> Self {
+        Self {
+            store,
+            registry,
+            stop,
+        }
     }
 }
 
@@ -50,6 +57,7 @@ impl Backend for StateBackend {
         Either {
             states: self.store.watch([Topic::FederationStates]),
             proxies: self.registry.changes(),
+            stop: self.stop.clone(),
         }
     }
 }
@@ -58,6 +66,7 @@ impl Backend for StateBackend {
 pub(super) struct Either {
     states: Watch,
     proxies: watch::Receiver<()>,
+    stop: CancellationToken,
 }
 
 impl Changes for Either {
@@ -65,6 +74,7 @@ impl Changes for Either {
         tokio::select! {
             () = self.states.changed() => true,
             changed = self.proxies.changed() => changed.is_ok(),
+            () = self.stop.cancelled() => false,
         }
     }
 }

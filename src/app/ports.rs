@@ -6,6 +6,7 @@ use crate::net;
 use crate::net::Stream;
 use crate::net::Tls;
 use crate::telemetry::Quiet;
+use futures_util::future::BoxFuture;
 use futures_util::stream;
 use std::net::IpAddr;
 use std::net::Ipv4Addr;
@@ -74,23 +75,27 @@ impl Grpc {
         Self { plain, tls }
     }
 
-    /// Connections of all listeners, those with TLS after their handshake. A slow handshake holds up nobody else.
+    /// Connections of all listeners, those with TLS after their handshake. A slow handshake holds up nobody else. `spawn`
+    /// gets the task of each listener.
     pub(super) fn accept(
         self,
-        tls: Arc<Tls>,
-        stop: CancellationToken,
-    ) -> impl stream::Stream<Item = (Stream, SocketAddr)> {
+        tls: &Arc<Tls>,
+        stop: &CancellationToken,
+        spawn: &mut dyn FnMut(BoxFuture<'static, ()>),
+    ) -> impl stream::Stream<Item = (Stream, SocketAddr)> + use<> {
         let (sender, receiver) = mpsc::channel(WAITING);
-        for listener in self.plain {
-            tokio::spawn(accept(listener, None, sender.clone(), stop.clone()));
-        }
-        for listener in self.tls {
-            tokio::spawn(accept(
+        let plain = self.plain.into_iter().map(|listener| (listener, None));
+        let tls = self
+            .tls
+            .into_iter()
+            .map(|listener| (listener, Some(tls.clone())));
+        for (listener, tls) in plain.chain(tls) {
+            spawn(Box::pin(accept(
                 listener,
-                Some(tls.clone()),
+                tls,
                 sender.clone(),
                 stop.clone(),
-            ));
+            )));
         }
         tokio_stream::wrappers::ReceiverStream::new(receiver)
     }
