@@ -4,7 +4,7 @@ use crate::local::checks::{Report, Runner};
 use crate::local::writer::Writer;
 use crate::probe::ProxyEvent;
 use crate::probe::prober::{Due, Prober, Run, Settings, Write};
-use crate::store::{Outcome, State, Store, Topic, Watch};
+use crate::store::{CheckOp, Command, Outcome, State, Store, Topic, Watch};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
@@ -164,7 +164,7 @@ impl<W: Writer> Task<W> {
             self.writes.spawn(async move {
                 let done = match writer.write(write.command.clone()).await {
                     Ok(Outcome::Bool(true)) => {
-                        tracing::info!(command = ?write.command, "a check of a node without agent changed");
+                        tell(&write.command);
                         true
                     }
                     // The check is gone or changed: there is nothing to write, and the catalog says what is.
@@ -177,6 +177,24 @@ impl<W: Writer> Task<W> {
                 (write, done)
             });
         }
+    }
+}
+
+/// Says what was written, without what the check said: that is in the catalog.
+fn tell(command: &Command) {
+    match command {
+        Command::Check(CheckOp::Result {
+            node,
+            check_id,
+            status,
+            ..
+        }) => {
+            tracing::info!(%node, check = %check_id, %status, "a check without agent has a new result")
+        }
+        Command::Check(CheckOp::Reap { node, check_id, .. }) => {
+            tracing::info!(%node, check = %check_id, "critical for too long: the service is deregistered");
+        }
+        _ => {}
     }
 }
 
