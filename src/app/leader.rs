@@ -16,8 +16,10 @@ use tracing::Instrument;
 use tracing::error;
 use tracing::info;
 use tracing::info_span;
+use tracing::warn;
 
-/// Rest before the loops start again after one of them failed: the reason may still be there.
+/// Rest before the loops start again after one of them failed, or before they are held up once more: the reason may still
+/// be there.
 const FAULT_PAUSE: Duration = Duration::from_secs(1);
 
 /// What the leader does, and with what.
@@ -69,16 +71,13 @@ async fn lead(
 ) {
     info!("leadership begins");
     let stop = CancellationToken::new();
-    let mut loops = start(duties, &stop);
+    let mut loops = JoinSet::new();
     let mut over = pin!(role.wait_for(|role| *role != Role::Leader { term }));
     let fault = tokio::select! {
         biased; // Loops that end because everything ends are no fault.
         () = shutdown.cancelled() => None,
         _ = &mut over => None,
-        Some(ended) = loops.join_next() => Some(ended.map_or_else(
-            |fault| fault.to_string(),
-            |name| format!("{name} ended by itself"),
-        )),
+        fault = work(duties, &stop, &mut loops) => Some(fault),
     };
     stop.cancel();
     loops.shutdown().await;
@@ -93,8 +92,31 @@ async fn lead(
     info!("leadership is over");
 }
 
-fn start(duties: &Duties, stop: &CancellationToken) -> JoinSet<&'static str> {
-    let mut loops = JoinSet::new();
+/// Runs the loops until one of them ends, which none should, and says how.
+async fn work(
+    duties: &Duties,
+    stop: &CancellationToken,
+    loops: &mut JoinSet<&'static str>,
+) -> String {
+    caught_up(&duties.consensus).await;
+    start(duties, stop, loops);
+    match loops.join_next().await {
+        Some(Ok(name)) => format!("{name} ended by itself"),
+        Some(Err(fault)) => fault.to_string(),
+        None => "none was started".to_owned(),
+    }
+}
+
+/// Waits until all that earlier leaders committed is applied here. The loops decide by what the state lacks, and the CA
+/// would make a second root if it looked too early.
+async fn caught_up(consensus: &Consensus) {
+    while let Err(error) = consensus.barrier().await {
+        warn!(%error, retry_in = ?FAULT_PAUSE, "the state may lag, the leader's loops wait");
+        tokio::time::sleep(FAULT_PAUSE).await;
+    }
+}
+
+fn start(duties: &Duties, stop: &CancellationToken, loops: &mut JoinSet<&'static str>) {
     let mut run = |name, task: futures_util::future::BoxFuture<'static, ()>| {
         let task = async move {
             task.await;
@@ -120,5 +142,4 @@ fn start(duties: &Duties, stop: &CancellationToken) -> JoinSet<&'static str> {
         cancel: stop.clone(),
     };
     run("probe", Box::pin(probe::run_leader(probe)));
-    loops
 }
