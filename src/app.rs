@@ -30,6 +30,7 @@ use crate::hooks;
 use crate::http;
 use crate::local;
 use crate::local::Local;
+use crate::model::ConfigEntry;
 use crate::model::NodeId;
 use crate::net;
 use crate::net::Tls;
@@ -80,6 +81,10 @@ impl App {
             config.server,
             "server: Crossway has servers only and no client agents; set server = true"
         );
+        for gap in settings::gaps(config) {
+            warn!("accepted, but without effect in this version: {gap}");
+        }
+        let entries = settings::bootstrap_entries(config)?;
         let ports = ports::bind(&config.addresses)?;
         let id = node_id(config)?;
         let tls =
@@ -115,7 +120,7 @@ impl App {
             tls: Arc::new(tls),
             limits: Arc::new(ArcSwap::from_pointee(settings::rpc_limits(config))),
         };
-        app.spawn_all(config, ports, id, local).await;
+        app.spawn_all(config, ports, (id, entries), local).await;
         Ok(app)
     }
 
@@ -180,7 +185,13 @@ impl App {
 }
 
 impl App {
-    async fn spawn_all(&mut self, config: &Config, ports: ports::Ports, id: NodeId, local: Local) {
+    async fn spawn_all(
+        &mut self,
+        config: &Config,
+        ports: ports::Ports,
+        (id, entries): (NodeId, Vec<ConfigEntry>),
+        local: Local,
+    ) {
         let (consensus, stop) = (self.consensus.clone(), self.shutdown.clone());
         let store = consensus.store().clone();
         let (ca, orders) = ca::channel();
@@ -201,6 +212,7 @@ impl App {
         );
         let duties = leader::Duties {
             own: settings::own_server(config, id),
+            entries: Arc::new(entries),
             ca: config.connect.enabled.then(|| ca::leader::Context {
                 consensus: consensus.clone(),
                 orders: Arc::new(tokio::sync::Mutex::new(orders)),

@@ -32,8 +32,8 @@ pub struct OwnServer {
     pub datacenter: Datacenter,
     /// Where other machines of the datacenter reach it.
     pub lan: IpAddr,
-    /// Where other datacenters would reach it directly.
-    pub wan: IpAddr,
+    /// Its addresses by tag: `lan`, `wan`, their kinds by family, and what is configured besides.
+    pub tagged: StringMap,
     /// The node's configured metadata.
     pub meta: BTreeMap<String, String>,
     /// The RPC port, 8300 by default.
@@ -45,13 +45,6 @@ pub struct OwnServer {
 impl OwnServer {
     /// What the catalog is to hold about this server.
     pub fn registration(&self) -> RegisterRequest {
-        let family = |ip: IpAddr| if ip.is_ipv4() { "ipv4" } else { "ipv6" };
-        let tagged = [
-            ("lan".to_owned(), self.lan),
-            (format!("lan_{}", family(self.lan)), self.lan),
-            ("wan".to_owned(), self.wan),
-            (format!("wan_{}", family(self.wan)), self.wan),
-        ];
         let mut node_meta = self.meta.clone();
         node_meta.insert("consul-network-segment".to_owned(), String::new());
         RegisterRequest {
@@ -59,10 +52,7 @@ impl OwnServer {
             id: self.id.clone(),
             node: self.name.clone(),
             address: self.lan.to_string(),
-            tagged_addresses: tagged
-                .into_iter()
-                .map(|(tag, ip)| (tag, ip.to_string()))
-                .collect(),
+            tagged_addresses: self.tagged.clone(),
             node_meta,
             service: Some(self.service()),
             check: Some(HealthCheck {
@@ -138,7 +128,7 @@ mod tests {
             name: "dc1-s1".into(),
             datacenter: "dc1".into(),
             lan: [10, 71, 0, 11].into(),
-            wan: [10, 71, 0, 11].into(),
+            tagged: [("wan_ipv4".to_owned(), "10.71.0.11".to_owned())].into(),
             meta: BTreeMap::new(),
             rpc_port: 8300,
             version: "1.8.7".to_owned(),

@@ -4,10 +4,14 @@ use crate::ca;
 use crate::consensus::Consensus;
 use crate::consensus::Role;
 use crate::federation;
+use crate::model::ConfigEntry;
 use crate::probe;
 use crate::reconcile;
 use crate::reconcile::OwnServer;
+use crate::store::Command;
+use crate::store::ConfigOp;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio::task::JoinSet;
@@ -26,6 +30,8 @@ const FAULT_PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct Duties {
     pub(super) consensus: Consensus,
     pub(super) own: OwnServer,
+    /// Config entries to write where there are none.
+    pub(super) entries: Arc<Vec<ConfigEntry>>,
     /// `None` when Connect is off.
     pub(super) ca: Option<ca::leader::Context>,
     pub(super) federation: federation::Context,
@@ -99,6 +105,7 @@ async fn work(
     loops: &mut JoinSet<&'static str>,
 ) -> String {
     caught_up(&duties.consensus).await;
+    write_missing(&duties.consensus, &duties.entries).await;
     start(duties, stop, loops);
     match loops.join_next().await {
         Some(Ok(name)) => format!("{name} ended by itself"),
@@ -113,6 +120,25 @@ async fn caught_up(consensus: &Consensus) {
     while let Err(error) = consensus.barrier().await {
         warn!(%error, retry_in = ?FAULT_PAUSE, "the state may lag, the leader's loops wait");
         tokio::time::sleep(FAULT_PAUSE).await;
+    }
+}
+
+/// Writes the entries that do not exist yet; one that does stays as it is.
+async fn write_missing(consensus: &Consensus, entries: &[ConfigEntry]) {
+    for entry in entries {
+        let (kind, name) = (entry.kind(), entry.name());
+        let state = consensus.store().latest();
+        if state.config_entry(kind, name).is_some() {
+            continue;
+        }
+        let missing = ConfigOp::UpsertCas(entry.clone().with_indexes(0, 0));
+        match consensus.propose(Command::Config(missing)).await {
+            Ok(_) => info!(
+                kind = kind.as_str(),
+                name, "config entry of the configuration written"
+            ),
+            Err(error) => warn!(kind = kind.as_str(), name, %error, "config entry not written"),
+        }
     }
 }
 

@@ -1,16 +1,21 @@
 //! The configuration, translated into the settings of each part.
 
+use ::http::HeaderMap;
+use ::http::HeaderName;
 use anyhow::Context as _;
 
 use crate::api;
 use crate::api::agent::Facts;
 use crate::api::agent::Ports;
+use crate::api::config_entry::normalise;
 use crate::config;
 use crate::consensus;
 use crate::http;
 use crate::local;
 use crate::local::CheckDefinition;
 use crate::local::ServiceDefinition;
+use crate::local::checks::Limits;
+use crate::model::ConfigEntry;
 use crate::model::Datacenter;
 use crate::model::NodeId;
 use crate::model::NodeName;
@@ -24,6 +29,9 @@ use crate::rpc;
 
 /// The level of Consul's API that clients and peers can count on, as they see it in versions and tags.
 pub(crate) const API_LEVEL: &str = "1.8.7";
+
+/// The one key of the CA's configuration that acts.
+const CLUSTER_ID: &str = "ClusterID";
 
 pub(crate) fn tls(config: &config::Config) -> TlsSettings {
     let tls = &config.tls;
@@ -81,6 +89,8 @@ pub(crate) fn http(config: &config::Config) -> http::Settings {
     http::Settings {
         max_conns_per_client: config.limits.http_max_conns_per_client as usize,
         allow_write_from: config.http.allow_write_from.clone(),
+        block_endpoints: config.http.block_endpoints.clone(),
+        response_headers: response_headers(config),
         handshake_timeout: if handshake.is_zero() {
             defaults.handshake_timeout
         } else {
@@ -88,6 +98,14 @@ pub(crate) fn http(config: &config::Config) -> http::Settings {
         },
         ..defaults
     }
+}
+
+/// The configuration was checked: there is no pair in it that cannot be a header.
+fn response_headers(config: &config::Config) -> HeaderMap {
+    let pairs = config.http.response_headers.iter();
+    pairs
+        .filter_map(|(name, value)| Some((name.parse::<HeaderName>().ok()?, value.parse().ok()?)))
+        .collect()
 }
 
 pub(crate) fn rpc_limits(config: &config::Config) -> rpc::Limits {
@@ -105,6 +123,7 @@ pub(crate) fn local(config: &config::Config, id: NodeId) -> local::Config {
         check_update_interval: config.checks.update_interval,
         output_max: config.checks.output_max_size,
         discard_output: config.checks.discard_output,
+        limits: check_limits(config),
         ..local::Config::new(local::Identity {
             datacenter: datacenter(config),
             node: node_name(config),
@@ -122,7 +141,7 @@ pub(crate) fn own_server(config: &config::Config, id: NodeId) -> OwnServer {
         name: node_name(config),
         datacenter: datacenter(config),
         lan: config.addresses.advertise,
-        wan: config.addresses.advertise_wan,
+        tagged: config.addresses.tagged.clone(),
         meta: config.identity.node_meta.clone(),
         rpc_port: config.addresses.rpc_advertise.port(),
         version: API_LEVEL.to_owned(),
@@ -145,13 +164,58 @@ pub(crate) fn probe(config: &config::Config) -> probe::Settings {
     probe::Settings {
         check_update_interval: config.checks.update_interval,
         output_max: config.checks.output_max_size,
-        ..probe::Settings::default()
+        limits: check_limits(config),
     }
+}
+
+fn check_limits(config: &config::Config) -> Limits {
+    Limits {
+        min_deregister_after: config.checks.deregister_interval_min,
+        ..Limits::default()
+    }
+}
+
+/// The entries of `config_entries.bootstrap`; a wrong one is named with its file and line.
+pub(crate) fn bootstrap_entries(config: &config::Config) -> anyhow::Result<Vec<ConfigEntry>> {
+    let entries = config.bootstrap_entries.iter();
+    entries
+        .map(|definition| {
+            let entry = http::decode::config_entry(definition.json.to_string().as_bytes())
+                .map_err(anyhow::Error::msg);
+            entry
+                .and_then(|entry| Ok(normalise(entry)?))
+                .with_context(|| format!("{}: config_entries.bootstrap", definition.origin))
+        })
+        .collect()
+}
+
+/// Values that are accepted but will act in a coming version only, each with its key.
+pub(crate) fn gaps(config: &config::Config) -> Vec<String> {
+    let (identity, connect) = (&config.identity, &config.connect);
+    let mut gaps = Vec::new();
+    if identity.primary_datacenter != identity.datacenter {
+        gaps.push(format!(
+            "primary_datacenter = {:?}",
+            identity.primary_datacenter
+        ));
+    }
+    if config.bootstrap_expect > 1 {
+        let expect = config.bootstrap_expect;
+        gaps.push(format!(
+            "bootstrap_expect = {expect} (this server will not lead: use 1)"
+        ));
+    }
+    if connect.ca_provider != "consul" {
+        gaps.push(format!("connect.ca_provider = {:?}", connect.ca_provider));
+    }
+    let others = connect.ca_config.keys().filter(|key| *key != CLUSTER_ID);
+    gaps.extend(others.map(|key| format!("connect.ca_config.{key}")));
+    gaps
 }
 
 /// A cluster id that tests set; federations have a random one.
 pub(crate) fn cluster_id(config: &config::Config) -> Option<String> {
-    let id = config.connect.ca_config.get("ClusterID")?;
+    let id = config.connect.ca_config.get(CLUSTER_ID)?;
     id.as_str().map(str::to_owned)
 }
 

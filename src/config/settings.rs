@@ -218,7 +218,7 @@ pub struct Dns {
 /// HTTP API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Http {
-    /// Path prefixes that answer 403.
+    /// Beginnings of paths that answer 403.
     pub block_endpoints: Vec<String>,
     /// Headers added to each answer.
     pub response_headers: BTreeMap<String, String>,
@@ -243,7 +243,8 @@ pub struct Telemetry {
     pub blocked_prefixes: Vec<String>,
     /// Whether gauges go without the host's name.
     pub disable_hostname: bool,
-    /// How long a metric stays after its last change; zero leaves Prometheus's endpoint off, as in Consul.
+    /// How long a metric would stay after its last change in Consul, where zero switches Prometheus's form off. Here that
+    /// form is always served, and metrics stay.
     pub prometheus_retention: Duration,
 }
 

@@ -7,6 +7,7 @@ use crate::http::service::{BODY_TIMEOUT, Service};
 use crate::http::table::Route;
 use crate::net;
 use crate::telemetry::Quiet;
+use http::HeaderMap;
 use http_body_util::Full;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -47,6 +48,10 @@ pub struct Settings {
     pub max_conns_per_client: usize,
     /// Networks from which anything but `GET` is accepted; empty for all (`allow_write_http_from`).
     pub allow_write_from: Vec<IpNet>,
+    /// Beginnings of paths that answer 403 (`block_endpoints`).
+    pub block_endpoints: Vec<String>,
+    /// Headers of every answer, in place of those it would have (`response_headers`).
+    pub response_headers: HeaderMap,
     /// How long a client may take for its request head, and how long an idle connection is kept.
     pub header_timeout: Duration,
     /// How long a client may take for a body.
@@ -64,6 +69,8 @@ impl Default for Settings {
         Self {
             max_conns_per_client: 200,
             allow_write_from: Vec::new(),
+            block_endpoints: Vec::new(),
+            response_headers: HeaderMap::new(),
             header_timeout: Duration::from_secs(60),
             body_timeout: BODY_TIMEOUT,
             handshake_timeout: Duration::from_secs(5),

@@ -71,7 +71,10 @@ impl Service {
             client = %remote,
             status = tracing::field::Empty,
         );
-        let reply = self.answer(request, remote).instrument(span.clone()).await;
+        let mut reply = self.answer(request, remote).instrument(span.clone()).await;
+        for (name, value) in &self.settings.response_headers {
+            reply.headers.insert(name, value.clone());
+        }
         span.record("status", reply.status.as_u16());
         let mut response = Response::new(Full::new(reply.body));
         *response.status_mut() = reply.status;
@@ -134,6 +137,7 @@ impl Service {
         B: Body<Data = Bytes> + Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        self.check_blocked(request.uri().path())?;
         if request.method() == Method::OPTIONS {
             return Ok(allowing(Reply::empty(StatusCode::OK), endpoint));
         }
@@ -172,6 +176,15 @@ impl Service {
             tracing::debug!(status = error.status.as_u16(), error = error.text);
         }
         reply
+    }
+
+    fn check_blocked(&self, path: &str) -> Result<(), HttpError> {
+        let blocked = &self.settings.block_endpoints;
+        if blocked.iter().any(|begin| path.starts_with(begin.as_str())) {
+            let text = "Endpoint is blocked by agent configuration";
+            return Err(HttpError::new(StatusCode::FORBIDDEN, text));
+        }
+        Ok(())
     }
 
     fn check_write_access(&self, remote: IpAddr) -> Result<(), HttpError> {

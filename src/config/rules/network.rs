@@ -1,7 +1,9 @@
-//! Ports and listeners that would collide.
+//! Ports and listeners that would collide, and headers that cannot be sent.
 
 use crate::config::rules::Check;
 use crate::config::settings::ListenAddr;
+use http::HeaderName;
+use http::HeaderValue;
 use std::net::SocketAddr;
 
 pub(super) fn check(check: &mut Check<'_>) {
@@ -31,6 +33,20 @@ pub(super) fn check(check: &mut Check<'_>) {
         }
     }
     collisions(check);
+    response_headers(check);
+}
+
+fn response_headers(check: &mut Check<'_>) {
+    let key = "http_config.response_headers";
+    for (name, value) in &check.config.http.response_headers {
+        if name.parse::<HeaderName>().is_err() {
+            let what = format!("{key}: {name:?} cannot be the name of a header");
+            check.refuse(key, what, "use letters, digits and hyphens");
+        } else if value.parse::<HeaderValue>().is_err() {
+            let what = format!("{key}: the value of {name:?} cannot stand in a header");
+            check.refuse(key, what, "use one line of visible characters");
+        }
+    }
 }
 
 /// A listener: its name, the key of its port, and where it listens.
