@@ -16,6 +16,7 @@ pub mod federation_state;
 pub mod filter;
 pub mod ids;
 pub mod kv;
+mod multierror;
 pub mod query;
 pub mod timestamp;
 
@@ -30,5 +31,6 @@ pub use duration::GoDuration;
 pub use federation_state::FederationState;
 pub use ids::{CheckId, Datacenter, Index, NodeId, NodeName, ServiceId, ServiceName};
 pub use kv::KvEntry;
+pub use multierror::multierror;
 pub use query::{QueryMeta, QueryOptions};
 pub use timestamp::Timestamp;

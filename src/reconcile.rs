@@ -5,6 +5,7 @@
 //! be reconciled here as well.
 
 use crate::consensus::Consensus;
+use crate::model::catalog::CONSUL_SERVICE;
 use crate::model::catalog::StringMap;
 use crate::model::check::SERF_HEALTH;
 use crate::model::query::RegisterRequest;
@@ -14,9 +15,6 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 use tracing::{info, warn};
-
-/// Name and id of the service whose instances are the servers.
-pub const CONSUL_SERVICE: &str = "consul";
 
 /// How long to wait after a failed write.
 const RETRY: Duration = Duration::from_secs(1);

@@ -4,6 +4,7 @@ use crate::api::Api;
 use crate::api::error::Error;
 use crate::api::read::Answer;
 use crate::api::register;
+use crate::local::definition::useless_federation_mark;
 use crate::model::catalog::StringMap;
 use crate::model::query::{
     DcSpecificRequest, DeregisterRequest, NodeSpecificRequest, RegisterRequest,
@@ -25,7 +26,7 @@ impl Api {
     pub async fn register(&self, request: RegisterRequest) -> Result<(), Error> {
         let mut request = register::normalise(request)?;
         if let Some(service) = &request.service
-            && let Some(value) = register::useless_federation_mark(service)
+            && let Some(value) = useless_federation_mark(service)
         {
             tracing::warn!(
                 service = %service.id,

@@ -29,19 +29,6 @@ impl Error {
     pub fn refused(text: impl Into<String>) -> Self {
         Self::Refused(text.into())
     }
-
-    /// A list of problems in the form of Go's multierror package, which clients print as it is. `None` for an empty one.
-    pub fn multiple(problems: &[String]) -> Option<Self> {
-        multierror(problems).map(Self::Refused)
-    }
-}
-
-/// The text of several problems, in the form of Go's multierror package.
-pub fn multierror(problems: &[String]) -> Option<String> {
-    let count = problems.len();
-    let noun = if count == 1 { "error" } else { "errors" };
-    let lines: String = problems.iter().map(|p| format!("\t* {p}\n")).collect();
-    (count > 0).then(|| format!("{count} {noun} occurred:\n{lines}\n"))
 }
 
 impl From<ApplyError> for Error {

@@ -4,7 +4,7 @@ mod fields;
 mod syntax;
 
 use crate::http::decode::fields::{Decoder, Unknown};
-use crate::model::{ConfigEntry, ConfigKind};
+use crate::model::{ConfigEntry, ConfigKind, multierror};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::cell::RefCell;
@@ -62,7 +62,7 @@ pub fn config_entry(body: &[u8]) -> Result<ConfigEntry, String> {
     let problems: Vec<String> = names
         .map(|name| format!("invalid config key {name:?}"))
         .collect();
-    crate::api::error::multierror(&problems).map_or(Ok(entry), Err)
+    multierror(&problems).map_or(Ok(entry), Err)
 }
 
 fn read<T: DeserializeOwned>(decoder: Decoder<'_, '_>) -> Result<T, String> {

@@ -4,6 +4,7 @@ mod restart;
 
 use crate::local::checks::{Limits, Report};
 use crate::local::config::{Config, Identity};
+use crate::local::definition::useless_federation_mark;
 use crate::local::definition::{CheckDefinition, DefinitionError, ServiceDefinition};
 use crate::local::files::{FileError, Files, StoredCheck, StoredService};
 use crate::local::state::{LocalCheck, LocalService, LocalState, NewCheck, Refused, Rules, Source};
@@ -426,11 +427,9 @@ fn name_checks(service: &NodeService, checks: Vec<CheckDefinition>) -> Vec<Check
     named.collect()
 }
 
-/// Only the value 1 opens the way to the servers; other values are kept, as in Consul, but hardly meant (C016).
 fn warn_about_meta(service: &NodeService) {
-    let value = service.meta.get(META_WAN_FEDERATION);
-    if let (Some(value), ServiceKind::MeshGateway) = (value, &service.kind)
-        && value != "1"
+    if let Some(value) = useless_federation_mark(service)
+        && service.kind == ServiceKind::MeshGateway
     {
         tracing::warn!(
             service = %service.id,

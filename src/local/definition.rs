@@ -10,9 +10,8 @@ mod validate;
 
 pub use check::CheckDefinition;
 pub use decode::DecodeError;
-pub(crate) use service::CONSUL_SERVICE;
 pub use service::{ServiceDefinition, Sidecar};
-pub use validate::{service_meta, service_rules};
+pub use validate::{service_meta, service_rules, useless_federation_mark};
 
 /// Why a definition is refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

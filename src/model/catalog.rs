@@ -11,6 +11,9 @@ use std::sync::Arc;
 /// Text to text, in key order.
 pub type StringMap = BTreeMap<String, String>;
 
+/// Name and id of the service whose instances are the servers of a datacenter.
+pub const CONSUL_SERVICE: &str = "consul";
+
 /// The meta key that marks a mesh gateway as a way to the servers of its datacenter; only the value `1` counts.
 pub const META_WAN_FEDERATION: &str = "consul-wan-federation";
 

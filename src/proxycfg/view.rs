@@ -1,5 +1,6 @@
 //! What all mesh gateways of a datacenter share.
 
+use crate::model::catalog::CONSUL_SERVICE;
 use crate::model::ids::Datacenter;
 use crate::model::{ConfigKind, FederationState};
 use crate::proxycfg::endpoint::{Endpoint, Health, node_is_dead};
@@ -10,9 +11,6 @@ use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// The service under which servers are in the catalog.
-const SERVER_SERVICE: &str = "consul";
 
 /// Where this server is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -288,7 +286,7 @@ fn remote(record: &FederationState, warnings: &mut Vec<String>) -> Option<Remote
 
 fn servers(place: &Place, state: &State, last: Option<&Arc<Servers>>) -> Arc<Servers> {
     let mut found = Servers::default();
-    for instance in state.check_service_nodes(SERVER_SERVICE) {
+    for instance in state.check_service_nodes(CONSUL_SERVICE) {
         let Some(node) = &instance.node else { continue };
         let here = node.datacenter.as_str();
         if !here.is_empty() && !here.eq_ignore_ascii_case(&place.datacenter) {

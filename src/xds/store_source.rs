@@ -13,6 +13,7 @@
 //!
 //! Absent on purpose: access rules, protocol, delays between pushes.
 
+use crate::model::catalog::CONSUL_SERVICE;
 use crate::model::{ConfigKind, NodeName, ServiceKind};
 use crate::proxycfg::identify::identify;
 use crate::proxycfg::{Identity, Place};
@@ -27,9 +28,6 @@ mod slot;
 pub use generation::Figures;
 use generation::{Generation, Shared};
 use slot::{Slot, Slots};
-
-/// The service under which servers are in the catalog.
-const SERVER_SERVICE: &str = "consul";
 
 /// Resources made from a [`Store`]. Cloning it shares everything.
 #[derive(Clone)]
@@ -101,7 +99,7 @@ fn topics(node: Option<&NodeName>) -> Vec<Topic> {
     vec![
         own,
         Topic::AnyConnect,
-        Topic::Service(Key::from(SERVER_SERVICE)),
+        Topic::Service(Key::from(CONSUL_SERVICE)),
         Topic::ConfigKind(ConfigKind::ServiceResolver),
         Topic::ConfigKind(ConfigKind::ProxyDefaults),
         Topic::FederationStates,

@@ -4,6 +4,7 @@ use crate::local::checks::Limits;
 use crate::local::definition::check::CheckDefinition;
 use crate::local::definition::decode::{self, DecodeError};
 use crate::local::definition::{DefinitionError, validate};
+use crate::model::catalog::CONSUL_SERVICE;
 use crate::model::catalog::{ExposeConfig, ExposePath};
 use crate::model::{
     ConnectProxyConfig, MeshGatewayConfig, NodeService, ServiceAddress, ServiceKind, Upstream,
@@ -11,9 +12,6 @@ use crate::model::{
 };
 use serde_json::Value;
 use std::net::IpAddr;
-
-/// The service that every server registers for itself.
-pub(crate) const CONSUL_SERVICE: &str = "consul";
 
 /// Whether a definition asks for a sidecar of the service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

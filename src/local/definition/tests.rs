@@ -1,6 +1,7 @@
 use super::*;
 use crate::local::checks::Limits;
-use crate::model::ServiceKind;
+use crate::model::catalog::META_WAN_FEDERATION;
+use crate::model::{NodeService, ServiceKind};
 use serde_json::{Value, json};
 
 #[track_caller]
@@ -176,6 +177,17 @@ fn a_check_alone_needs_a_name_of_its_own() {
     let reserved = CheckDefinition::parse(&json!({"Name": "serfhealth", "TTL": "1s"})).unwrap();
     let error = reserved.validate(Limits::default()).unwrap_err();
     assert!(error.to_string().contains("reserved"), "{error}");
+}
+
+#[test]
+fn only_one_marks_a_gateway_for_federation() {
+    for (value, useless) in [("1", None), ("true", Some("true")), ("0", Some("0"))] {
+        let mut service = NodeService::default();
+        service
+            .meta
+            .insert(META_WAN_FEDERATION.into(), value.into());
+        assert_eq!(useless_federation_mark(&service), useless);
+    }
 }
 
 proptest::proptest! {

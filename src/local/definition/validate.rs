@@ -3,7 +3,7 @@
 use crate::local::definition::DefinitionError;
 use crate::local::definition::service::Sidecar;
 use crate::model::catalog::{META_WAN_FEDERATION, StringMap};
-use crate::model::{NodeService, ServiceKind, Weights};
+use crate::model::{NodeService, ServiceKind, Weights, multierror};
 use std::collections::BTreeSet;
 
 const META_PAIRS: usize = 64;
@@ -74,17 +74,14 @@ pub fn service_rules(service: &NodeService, sidecar: Sidecar) -> Result<(), Defi
     if sidecar == Sidecar::Nested {
         problems.push("A SidecarService cannot have a nested SidecarService".to_owned());
     }
-    if problems.is_empty() {
-        return Ok(());
-    }
-    let what = match problems.len() {
-        1 => "1 error".to_owned(),
-        n => format!("{n} errors"),
-    };
-    let list: String = problems.iter().map(|p| format!("\t* {p}\n")).collect();
-    Err(DefinitionError::invalid(format!(
-        "{what} occurred:\n{list}\n"
-    )))
+    multierror(&problems).map_or(Ok(()), |text| Err(DefinitionError::invalid(text)))
+}
+
+/// The value of the WAN federation mark if it is one that does not count: only `1` does (C016). Others are kept, as in
+/// Consul, but hardly meant.
+pub fn useless_federation_mark(service: &NodeService) -> Option<&str> {
+    let value = service.meta.get(META_WAN_FEDERATION)?;
+    (value != "1").then_some(value)
 }
 
 fn gateway(service: &NodeService, sidecar: Sidecar, problems: &mut Vec<String>) {
@@ -124,6 +121,10 @@ fn gateway(service: &NodeService, sidecar: Sidecar, problems: &mut Vec<String>) 
         let text = format!("The Proxy.{field} configuration is invalid for a {kind}");
         add(given, text);
     }
+    add(
+        service.connect.native,
+        format!("A {kind} cannot be Connect Native"),
+    );
 }
 
 fn connect_proxy(service: &NodeService, problems: &mut Vec<String>) {
@@ -132,9 +133,14 @@ fn connect_proxy(service: &NodeService, problems: &mut Vec<String>) {
             problems.push(text.to_owned());
         }
     };
+    let destination = service.proxy.destination_service_name.as_str().trim();
     add(
-        service.proxy.destination_service_name.as_str().trim() == "",
+        destination.is_empty(),
         "Proxy.DestinationServiceName must be non-empty for Connect proxy services",
+    );
+    add(
+        destination == "*",
+        "Proxy.DestinationServiceName must not be a wildcard for Connect proxy services",
     );
     add(service.port == 0, "Port must be set for a Connect proxy");
     add(

@@ -1,8 +1,8 @@
 //! What the catalog should hold for this node, and the writes that make it so.
 
 use crate::local::config::Identity;
-use crate::local::definition::CONSUL_SERVICE;
 use crate::local::state::{LocalState, Timer};
+use crate::model::catalog::CONSUL_SERVICE;
 use crate::model::check::SERF_HEALTH;
 use crate::model::query::RegisterRequest;
 use crate::model::{CheckId, HealthCheck, NodeService, ServiceId};
