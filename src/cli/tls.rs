@@ -81,10 +81,10 @@ pub(crate) struct CreateCert {
     /// Days until the certificate expires
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
     days: u32,
-    /// Certificate of the authority [default: <domain>-agent-ca.pem]
+    /// Certificate of the authority [default: DOMAIN-agent-ca.pem]
     #[arg(long)]
     ca: Option<PathBuf>,
-    /// Private key of the authority [default: <domain>-agent-ca-key.pem]
+    /// Private key of the authority [default: DOMAIN-agent-ca-key.pem]
     #[arg(long)]
     key: Option<PathBuf>,
     /// A further DNS name; repeatable

@@ -56,7 +56,7 @@ pub fn bytes<T: Serialize>(value: &T) -> Result<Bytes, serde_json::Error> {
 /// Encodes a sequence of views without collecting them.
 ///
 /// # Errors
-/// As [`bytes`].
+/// As [`bytes()`].
 pub fn list<T: Serialize>(items: impl Iterator<Item = T>) -> Result<Bytes, serde_json::Error> {
     let mut out = Vec::with_capacity(4096);
     out.push(b'[');

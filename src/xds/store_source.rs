@@ -7,8 +7,8 @@
 //! ```
 //!
 //! There is no task and no timer. A change wakes the streams that it may concern; the first to ask makes the new
-//! [`Generation`] from the one before, the others find it made. What a stream then pays is a look at its gateway's
-//! [`Slot`]. A stream is told of a change only if its answer is another one: a check that only words its result anew wakes
+//! `Generation` from the one before, the others find it made. What a stream then pays is a look at its gateway's
+//! `Slot`. A stream is told of a change only if its answer is another one: a check that only words its result anew wakes
 //! nobody.
 //!
 //! Absent on purpose: access rules, protocol, delays between pushes.

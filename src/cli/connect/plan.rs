@@ -89,7 +89,7 @@ pub(crate) struct EnvoyFlags {
         requires = "grpc_client_cert"
     )]
     pub(crate) grpc_client_key: Option<PathBuf>,
-    /// Name to expect in the gRPC port's certificate, by default server.<datacenter>.<domain>
+    /// Name to expect in the gRPC port's certificate, by default server.DATACENTER.DOMAIN
     #[arg(long, value_name = "NAME", help_heading = "Control plane")]
     pub(crate) grpc_tls_server_name: Option<String>,
 
