@@ -150,8 +150,13 @@ impl RaftStateMachine<Types> for Machine {
     ) -> Result<(), StorageError> {
         let bytes = snapshot.into_inner();
         let signature = Some(meta.signature());
-        let state = State::from_snapshot(&bytes)
-            .map_err(|e| StorageIOError::read_snapshot(signature, AnyError::new(&e)))?;
+        let read = blocking(move || match State::from_snapshot(&bytes) {
+            Ok(state) => Ok((state, bytes)),
+            Err(error) => Err(Error::Raft(error.to_string())),
+        });
+        let (state, bytes) = read
+            .await
+            .map_err(|e| StorageIOError::read_snapshot(signature, any(&e)))?;
         // On disk first: after a restart the log may no longer hold what the snapshot replaces.
         keep(&self.keep, meta.clone(), bytes).await?;
         self.state = state;

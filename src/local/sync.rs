@@ -208,7 +208,7 @@ impl<W: Writer> Sync<W> {
                 Ok(()) => {}
                 // Trying at once would bring the same answer; the next comparison tries again.
                 Err(error @ WriteError::Refused(_)) => {
-                    tracing::warn!(?op, %error, "the catalog refuses a local registration");
+                    tracing::warn!(%op, %error, "the catalog refuses a local registration");
                 }
                 Err(error @ WriteError::Unavailable(_)) => {
                     state.not_written(&op);

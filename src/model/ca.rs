@@ -8,8 +8,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A root certificate that the datacenter trusts.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// A root certificate that the datacenter trusts. Its `Debug` form hides the key.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct CaRoot {
     /// Colon-separated SHA-1 of the certificate's DER.
@@ -34,8 +34,9 @@ pub struct CaRoot {
     pub modify_index: Index,
 }
 
-/// Which CA provider runs and how. `cluster_id` is the first label of the trust domain.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Which CA provider runs and how. `cluster_id` is the first label of the trust domain. Its `Debug` form hides the values
+/// of the provider's settings, some of which are keys and tokens.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct CaConfiguration {
     #[serde(rename = "ClusterID")]
@@ -46,6 +47,28 @@ pub struct CaConfiguration {
     pub force_without_cross_signing: bool,
     pub create_index: Index,
     pub modify_index: Index,
+}
+
+impl fmt::Debug for CaRoot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CaRoot")
+            .field("id", &self.id)
+            .field("name", &self.name)
+            .field("signing_key", &"<hidden>")
+            .field("active", &self.active)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for CaConfiguration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CaConfiguration")
+            .field("cluster_id", &self.cluster_id)
+            .field("provider", &self.provider)
+            .field("config", &self.config.keys().collect::<Vec<_>>())
+            .field("modify_index", &self.modify_index)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What the built-in provider keeps. Its `Debug` form hides the key.

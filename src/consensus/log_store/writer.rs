@@ -233,11 +233,15 @@ impl Loop {
     }
 
     fn note_durable(&self, changes: &[Change]) {
-        let appended = changes.iter().filter_map(|change| match change {
-            Change::Append(records) => records.last().map(|(index, _)| *index),
-            _ => None,
-        });
-        if let Some(index) = appended.max() {
+        // In order: what a later change of the same transaction cut off again is not there.
+        let durable = changes
+            .iter()
+            .fold(None, |durable: Option<u64>, change| match change {
+                Change::Append(records) => records.last().map(|(index, _)| *index).or(durable),
+                Change::Truncate(from) => durable.filter(|index| index < from),
+                Change::Vote(_) | Change::Purge(_) => durable,
+            });
+        if let Some(index) = durable {
             self.shared.cache.lock().durable(index);
         }
     }

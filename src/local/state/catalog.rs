@@ -8,6 +8,7 @@ use crate::model::query::RegisterRequest;
 use crate::model::{CheckId, HealthCheck, NodeService, ServiceId};
 use crate::store::{Command, State};
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
 /// One write to the catalog.
@@ -21,6 +22,18 @@ pub enum SyncOp {
     RemoveService(ServiceId),
     /// Removes a check.
     RemoveCheck(CheckId),
+}
+
+impl fmt::Display for SyncOp {
+    /// What it is about, for logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Service(service, _) => write!(f, "service {}", service.id),
+            Self::Check(check) => write!(f, "check {}", check.check_id),
+            Self::RemoveService(id) => write!(f, "removal of service {id}"),
+            Self::RemoveCheck(id) => write!(f, "removal of check {id}"),
+        }
+    }
 }
 
 impl SyncOp {
