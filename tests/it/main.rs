@@ -15,6 +15,7 @@ mod envoy_registration;
 mod http_api;
 mod probe;
 mod rpc_wire;
+mod settings;
 mod support;
 mod tls_cli;
 mod tls_settings;

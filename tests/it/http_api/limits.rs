@@ -2,6 +2,7 @@
 
 use crate::http_api::fixture::{Fixture, PATIENCE, Response};
 use crossway::http::{Route, Settings, Verb};
+use http::{HeaderName, HeaderValue};
 use serde_json::json;
 use std::io::Read;
 use std::time::Duration;
@@ -251,4 +252,27 @@ async fn rows_are_filtered_by_what_they_show() {
     assert_eq!(answer.status, 500);
     let near = fixture.get("/v1/catalog/nodes?near=b").await.json();
     assert_eq!(near[0]["Node"], "b");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn blocked_endpoints_answer_403_and_every_answer_has_the_headers_of_the_configuration() {
+    let fixture = Fixture::limited(Settings {
+        block_endpoints: vec!["/v1/kv/".to_owned()],
+        response_headers: [(
+            HeaderName::from_static("x-site"),
+            HeaderValue::from_static("north"),
+        )]
+        .into_iter()
+        .collect(),
+        ..Settings::default()
+    })
+    .await;
+    let answer = fixture.get("/v1/kv/a").await;
+    assert_eq!(
+        (answer.status, answer.text().as_str()),
+        (403, "Endpoint is blocked by agent configuration")
+    );
+    assert_eq!(answer.header("X-Site"), Some("north"));
+    let other = fixture.get("/v1/status/leader").await;
+    assert_eq!((other.status, other.header("X-Site")), (200, Some("north")));
 }
