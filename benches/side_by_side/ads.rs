@@ -4,7 +4,7 @@
 //! cost more than the servers under test.
 
 use crate::http::find;
-use crate::server::{Kind, Server, instance};
+use crate::server::{Kind, Server, Usage, instance};
 use bytes::{Buf, BufMut, Bytes};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -128,6 +128,7 @@ impl Fleet {
                 server.usage().cpu_seconds,
                 self.shared.bytes.load(Ordering::SeqCst),
             );
+            let own0 = Usage::of("self").cpu_seconds;
             let body = instance(0, 0, 0, &ip);
             let t0 = Instant::now();
             let (status, _) =
@@ -140,6 +141,14 @@ impl Fleet {
                     "a change did not arrive everywhere"
                 );
                 tokio::time::sleep(Duration::from_micros(500)).await;
+            }
+            if std::env::var("BENCH_TRACE").is_ok_and(|v| v == "1") {
+                println!(
+                    "  all after {:.1} ms; CPU until then: server {:.0} ms, client {:.0} ms",
+                    t0.elapsed().as_secs_f64() * 1e3,
+                    (server.usage().cpu_seconds - cpu0) * 1e3,
+                    (Usage::of("self").cpu_seconds - own0) * 1e3
+                );
             }
             let arrived: Vec<f64> = self
                 .shared

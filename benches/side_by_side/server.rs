@@ -27,6 +27,34 @@ pub struct Usage {
     pub rss_kib: u64,
 }
 
+impl Usage {
+    /// What the process `/proc/PID` has used.
+    pub fn of(pid: &str) -> Self {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let fields: Vec<&str> = stat
+            .rsplit(')')
+            .next()
+            .unwrap_or_default()
+            .split_whitespace()
+            .collect();
+        let ticks = |at: usize| {
+            fields
+                .get(at)
+                .and_then(|f| f.parse::<f64>().ok())
+                .unwrap_or(0.0)
+        };
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let rss = status
+            .lines()
+            .find_map(|l| l.strip_prefix("VmRSS:"))
+            .and_then(|l| l.split_whitespace().next()?.parse().ok());
+        Self {
+            cpu_seconds: (ticks(11) + ticks(12)) / 100.0,
+            rss_kib: rss.unwrap_or(0),
+        }
+    }
+}
+
 fn binary(kind: Kind) -> PathBuf {
     match kind {
         Kind::Consul => std::env::var("CROSSWAY_PEERS")
@@ -36,14 +64,45 @@ fn binary(kind: Kind) -> PathBuf {
     }
 }
 
+/// Where the servers keep their data.
+pub fn base() -> PathBuf {
+    let base = std::env::var("BENCH_DIR").map_or_else(|_| PathBuf::from("target"), PathBuf::from);
+    std::fs::create_dir_all(&base).unwrap();
+    base
+}
+
 impl Server {
-    /// An empty server on free ports of loopback, with its log and data on disk.
+    /// An empty server on free ports of loopback, with its log and data on disk and short Raft timeouts.
     pub fn start(kind: Kind) -> Self {
-        let base =
-            std::env::var("BENCH_DIR").map_or_else(|_| PathBuf::from("target"), PathBuf::from);
+        let mut server = Self::prepare(kind, serde_json::json!({"raft_multiplier": 1}));
+        server.spawn();
+        server.until("a leader", |http| {
+            let (_, leader) = http.send("GET", "/v1/status/leader", "").ok()?;
+            let (_, own) = http
+                .send("GET", "/v1/health/service/consul?passing", "")
+                .ok()?;
+            (leader.len() > 3 && own.len() > 10).then_some(())
+        });
+        server
+    }
+
+    /// An empty server with default timeouts, and the seconds from its start to the first accepted write.
+    pub fn first_write(kind: Kind) -> (Self, f64) {
+        let mut server = Self::prepare(kind, serde_json::json!({}));
+        let start = Instant::now();
+        server.spawn();
+        server.until("first write", |http| {
+            let (status, _) = http.send("PUT", "/v1/kv/first", "v").ok()?;
+            (status == 200).then_some(())
+        });
+        let seconds = start.elapsed().as_secs_f64();
+        (server, seconds)
+    }
+
+    fn prepare(kind: Kind, performance: serde_json::Value) -> Self {
         let dir = tempfile::Builder::new()
             .prefix("bench-")
-            .tempdir_in(base)
+            .tempdir_in(base())
             .unwrap();
         let ports: Vec<u16> = (0..5).map(|_| free_port()).collect();
         let config = serde_json::json!({
@@ -54,18 +113,16 @@ impl Server {
                       "serf_lan": ports[3], "serf_wan": ports[4]},
             "connect": {"enabled": true},
             "limits": {"http_max_conns_per_client": 12000, "rpc_max_conns_per_client": 12000},
-            "performance": {"raft_multiplier": 1},
+            "performance": performance,
         });
         std::fs::write(dir.path().join("server.json"), config.to_string()).unwrap();
-        let mut server = Self {
+        Self {
             kind,
             http: format!("127.0.0.1:{}", ports[0]),
             grpc: format!("127.0.0.1:{}", ports[1]),
             dir,
             child: None,
-        };
-        server.spawn();
-        server
+        }
     }
 
     fn spawn(&mut self) {
@@ -86,13 +143,6 @@ impl Server {
             .spawn()
             .unwrap_or_else(|e| panic!("{}: {e}", binary(self.kind).display()));
         self.child = Some(child);
-        self.until("a leader", |http| {
-            let (_, leader) = http.send("GET", "/v1/status/leader", "").ok()?;
-            let (_, own) = http
-                .send("GET", "/v1/health/service/consul?passing", "")
-                .ok()?;
-            (leader.len() > 3 && own.len() > 10).then_some(())
-        });
     }
 
     fn until<T>(&self, what: &str, mut done: impl FnMut(&mut Http) -> Option<T>) -> T {
@@ -107,7 +157,7 @@ impl Server {
                 let log = std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
                 panic!("{:?} gave no {what}:\n{log}", self.kind);
             }
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 
@@ -155,16 +205,25 @@ impl Server {
         std::fs::write(self.dir.path().join("gateways.json"), text).unwrap();
     }
 
-    /// Ends the server with SIGKILL and starts it again; seconds until it serves with all gateways in the catalog.
-    pub fn restart(&mut self) -> f64 {
+    /// Ends the server with SIGKILL and starts it again; seconds until it serves with `gateways` in the catalog.
+    pub fn restart(&mut self, gateways: usize) -> f64 {
         self.stop();
         let start = Instant::now();
         self.spawn();
+        self.wait_for_gateways(gateways);
         start.elapsed().as_secs_f64()
     }
 
-    pub fn wait_for_gateways(&self, count: usize) {
+    fn wait_for_gateways(&self, count: usize) {
+        if count == 0 {
+            return self.until("a leader", |http| {
+                let (_, leader) = http.send("GET", "/v1/status/leader", "").ok()?;
+                (leader.len() > 3).then_some(())
+            });
+        }
         self.until("gateways", |http| {
+            // The answer is large: asking all the time would be what is measured.
+            std::thread::sleep(Duration::from_millis(count as u64 / 25));
             let (_, body) = http
                 .send("GET", "/v1/catalog/service/mesh-gateway", "")
                 .ok()?;
@@ -175,28 +234,7 @@ impl Server {
 
     pub fn usage(&self) -> Usage {
         let pid = self.child.as_ref().map_or(0, Child::id);
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let fields: Vec<&str> = stat
-            .rsplit(')')
-            .next()
-            .unwrap_or("")
-            .split_whitespace()
-            .collect();
-        let ticks = |at: usize| {
-            fields
-                .get(at)
-                .and_then(|f| f.parse::<f64>().ok())
-                .unwrap_or(0.0)
-        };
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let rss = status
-            .lines()
-            .find_map(|l| l.strip_prefix("VmRSS:"))
-            .and_then(|l| l.split_whitespace().next()?.parse().ok());
-        Usage {
-            cpu_seconds: (ticks(11) + ticks(12)) / 100.0,
-            rss_kib: rss.unwrap_or(0),
-        }
+        Usage::of(&pid.to_string())
     }
 
     fn stop(&mut self) {
