@@ -16,13 +16,21 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Key(Arc<str>);
 
+/// Whether `name` is its own lower case. Nearly every name is ASCII, where looking at the bytes is enough.
+fn is_folded(name: &str) -> bool {
+    match name.is_ascii() {
+        true => !name.bytes().any(|byte| byte.is_ascii_uppercase()),
+        false => name == name.to_lowercase(),
+    }
+}
+
 impl Key {
     /// The key of a name; shares the text when it is lower case already.
     pub fn of(name: &Arc<str>) -> Self {
-        if name.chars().any(char::is_uppercase) {
-            Self(Arc::from(name.to_lowercase()))
-        } else {
+        if is_folded(name) {
             Self(name.clone())
+        } else {
+            Self(Arc::from(name.to_lowercase()))
         }
     }
 
@@ -39,7 +47,11 @@ impl Key {
 
 impl From<&str> for Key {
     fn from(name: &str) -> Self {
-        Self(Arc::from(name.to_lowercase()))
+        if is_folded(name) {
+            Self(Arc::from(name))
+        } else {
+            Self(Arc::from(name.to_lowercase()))
+        }
     }
 }
 
