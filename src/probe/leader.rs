@@ -114,8 +114,8 @@ impl<W: Writer> Task<W> {
             self.watch = self.store.watch([Topic::Checks]);
             self.prober.look_at_all(&state, now());
         } else {
-            for node in state.nodes_with_changed_checks(&self.seen) {
-                self.prober.look(&state, &node, now());
+            for (node, check) in state.changed_checks(&self.seen) {
+                self.prober.look_at(&state, &node, &check, now());
             }
         }
         self.seen = state;

@@ -191,6 +191,22 @@ impl Prober {
         }
     }
 
+    /// Looks at one check that may have changed, or at all of its node if it tells whether the node has an agent.
+    pub fn look_at(&mut self, state: &State, node: &Key, check: &Key, now: Instant) {
+        if *check == Key::from(SERF_HEALTH) {
+            return self.look(state, node, now);
+        }
+        let at = (node.clone(), check.clone());
+        let has_agent = state.check(node.as_str(), SERF_HEALTH).is_some();
+        let wanted = match state.check(node.as_str(), check.as_str()) {
+            Some(check) if !has_agent => self.take(&at, check, now),
+            _ => false,
+        };
+        if !wanted {
+            self.forget(&at);
+        }
+    }
+
     fn on_node(&self, node: &Key) -> Vec<At> {
         self.tracked
             .range((node.clone(), Key::from(""))..)
@@ -244,7 +260,9 @@ impl Prober {
     }
 
     fn forget(&mut self, at: &At) {
-        self.tracked.remove(at);
+        if self.tracked.remove(at).is_none() {
+            return;
+        }
         for timer in [Timer::Run, Timer::Reap, Timer::Output] {
             self.timers.clear(&timer(at.clone()));
         }

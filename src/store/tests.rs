@@ -342,9 +342,9 @@ fn a_check_result_brings_nothing_back_and_a_reap_takes_the_empty_node_along() {
     assert_eq!(state.apply(5, &reap(4)).result, no.clone());
     let older = state.clone();
     ok(&mut state, 6, &result(CheckStatus::Critical));
-    let changed = state.nodes_with_changed_checks(&older);
-    assert_eq!(changed.into_iter().collect::<Vec<_>>(), ["n1".into()]);
-    assert!(older.nodes_with_changed_checks(&older).is_empty());
+    let changed = state.changed_checks(&older);
+    assert_eq!(changed, [("n1".into(), "c".into())]);
+    assert!(older.changed_checks(&older).is_empty());
     assert_eq!(state.apply(7, &reap(4)).result, no);
     ok(&mut state, 8, &reap(6));
     assert!(state.service("n1", "web").is_none());

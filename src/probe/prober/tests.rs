@@ -29,8 +29,8 @@ impl Bench {
         self.index += 1;
         let older = self.state.clone();
         self.state.apply(self.index, command).result.unwrap();
-        for node in self.state.nodes_with_changed_checks(&older) {
-            self.prober.look(&self.state, &node, self.now);
+        for (node, check) in self.state.changed_checks(&older) {
+            self.prober.look_at(&self.state, &node, &check, self.now);
         }
     }
 

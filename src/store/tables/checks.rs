@@ -6,18 +6,18 @@ use crate::store::command::{ApplyError, CheckOp, Outcome, Topic};
 use crate::store::state::{IndexRow, Key, State, Tx};
 use crate::store::tables::{on_node, rows};
 use imbl::ordmap::DiffItem;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl State {
-    /// Nodes on which a check was added, changed or removed since `older`. Costs what changed, not what is stored.
-    pub fn nodes_with_changed_checks(&self, older: &Self) -> BTreeSet<Key> {
+    /// Node and id of each check that was added, changed or removed since `older`. Costs what changed, not what is
+    /// stored.
+    pub fn changed_checks(&self, older: &Self) -> Vec<(Key, Key)> {
         older
             .checks
             .diff(&self.checks)
             .map(|item| match item {
-                DiffItem::Add(key, _) | DiffItem::Remove(key, _) => key.0.clone(),
-                DiffItem::Update { new, .. } => new.0.0.clone(),
+                DiffItem::Add(key, _) | DiffItem::Remove(key, _) => key.clone(),
+                DiffItem::Update { new, .. } => new.0.clone(),
             })
             .collect()
     }
