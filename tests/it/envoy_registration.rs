@@ -21,6 +21,7 @@ use crate::support::server::eventually;
 use crate::support::server::loopback;
 use serde_json::Value;
 use serde_json::json;
+use std::net::Ipv4Addr;
 use std::process::Command;
 use std::time::Duration;
 use std::time::Instant;
@@ -162,8 +163,11 @@ fn an_ambiguous_and_an_unknown_id_are_explained_in_envoys_log() {
         json!({"Kind": "mesh-gateway", "ID": "mesh-gateway", "Service": "mesh-gateway", "Port": 1});
     register(&agent, "Twin", "127.0.0.1", &twin);
     let spawn = |name: &str, edit: &dyn Fn(&mut Value)| {
-        let edit = Some(edit);
-        Gateway::spawn(&agent, &envoy, name, Special { flags: &[], edit })
+        let special = Special {
+            edit: Some(edit),
+            ..Special::default()
+        };
+        Gateway::spawn(&agent, &envoy, name, special)
     };
     let two = spawn("gw2", &unknown);
     agent.put("/v1/catalog/deregister", &json!({"Node": "gw2"}));
@@ -217,7 +221,7 @@ fn the_catalog_and_the_federation_state_follow_the_gateways_process() {
     };
     let agent = Server::start(&json!({}));
     eventually("the empty record", || {
-        (published(&agent)? == []).then_some(())
+        published(&agent)?.is_empty().then_some(())
     });
     let is = |status: &str| {
         let wanted = vec![("gw1".to_owned(), status.to_owned())];
@@ -242,7 +246,7 @@ fn the_catalog_and_the_federation_state_follow_the_gateways_process() {
     drop(gateway);
     agent.put("/v1/catalog/deregister", &json!({"Node": "gw1"}));
     eventually("the empty record", || {
-        (published(&agent)? == []).then_some(())
+        published(&agent)?.is_empty().then_some(())
     });
 }
 
@@ -265,15 +269,11 @@ fn xds_comes_over_tls_from_servers_of_the_right_ca_only() {
     let start = |name: &str, file: &str| {
         let flags = ca(file);
         let flags = flags.each_ref().map(String::as_str);
-        Gateway::spawn(
-            &agent,
-            &envoy,
-            name,
-            Special {
-                flags: &flags,
-                edit: None,
-            },
-        )
+        let special = Special {
+            flags: &flags,
+            ..Special::default()
+        };
+        Gateway::spawn(&agent, &envoy, name, special)
     };
     let good = start("gw1", "consul-agent-ca.pem");
     let bad = start("gw2", "other/consul-agent-ca.pem");
@@ -352,6 +352,10 @@ fn every_cluster_is_meant_and_other_names_are_counted() {
         "n1.server.dc1.consul".to_owned(),
     ];
     meant.sort();
+    // C052: subsets of a service without instances here make no clusters.
+    let absent = json!({"Kind": "service-resolver", "Name": "absent", "DefaultSubset": "v2",
+        "Subsets": {"v1": {}, "v2": {"Filter": "Service.Meta.version == 2"}}});
+    agent.put("/v1/config", &absent);
     eventually("the clusters", || {
         (gateway.clusters()? == meant).then_some(())
     });
@@ -381,4 +385,44 @@ fn every_cluster_is_meant_and_other_names_are_counted() {
     eventually("the counters", || {
         (gateway.stats(counters) == before.map(|n| n + 1)).then_some(())
     });
+}
+
+/// The way without the node of its own: the gateway is a service of the server's agent, as with Consul's client agents,
+/// and the agent itself runs the check.
+#[test]
+fn a_gateway_that_the_agent_registered_is_served_too() {
+    let Some(envoy) = peers::find("envoy") else {
+        return;
+    };
+    let agent = Server::start(&json!({}));
+    let register = |address: Ipv4Addr| {
+        let address = address.to_string();
+        let at = json!({"Address": address, "Port": GATEWAY_PORT});
+        let body = json!({
+            "Kind": "mesh-gateway", "ID": "GW-1", "Name": "gw", "Port": GATEWAY_PORT, "Address": address,
+            "TaggedAddresses": {"lan": at, "wan": at}, "Meta": {"consul-wan-federation": "1"},
+            "Check": {"Name": "mesh-gateway listening", "Interval": "1s", "TCP": format!("{address}:{GATEWAY_PORT}"),
+                "DeregisterCriticalServiceAfter": "6h"},
+        });
+        agent.put("/v1/agent/service/register", &body);
+    };
+    let special = Special {
+        register: Some(&register),
+        ..Special::default()
+    };
+    let gateway = Gateway::start_special(&agent, &envoy, "gw", special);
+    let leader = agent.rpc(
+        &gateway.at(),
+        "n1.server.dc1.consul",
+        "Status.Leader",
+        &json!({}),
+    );
+    assert_eq!(leader, json!(agent.port(8300)));
+    let status = || {
+        let (_, checks) = agent.get("/v1/health/checks/gw").ok()?;
+        Some(checks[0]["Status"].as_str()?.to_owned())
+    };
+    eventually("its health", || (status()? == "passing").then_some(()));
+    drop(gateway);
+    eventually("its death", || (status()? == "critical").then_some(()));
 }

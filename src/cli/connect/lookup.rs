@@ -93,6 +93,9 @@ pub(crate) async fn proxy(
     hosts: &[String],
 ) -> anyhow::Result<Proxy> {
     let mut found = catalog_proxies(client, &plan.service).await?;
+    if found.is_empty() && plan.proxy_id.is_none() && plan.service == MESH_GATEWAY {
+        found = agent_gateways(client, &info.node).await?;
+    }
     if let Some(id) = &plan.proxy_id {
         if plan.service != *id {
             found.extend(catalog_proxies(client, id).await?);
@@ -174,17 +177,29 @@ async fn agent_proxy(
     id: &str,
     node: &str,
 ) -> anyhow::Result<Option<(String, Proxy)>> {
-    let Some(service) = client.get(&["agent", "service", id], &[]).await? else {
-        return Ok(None);
-    };
-    let kind = text(&service, "Kind").unwrap_or_default().to_owned();
+    let service = client.get(&["agent", "service", id], &[]).await?;
+    Ok(service.map(|service| of_agent(&service, id, node)))
+}
+
+/// The mesh gateways that are services of the contacted server itself, whatever their names, as Consul looks them up.
+async fn agent_gateways(client: &Client, node: &str) -> anyhow::Result<Vec<(String, Proxy)>> {
+    let body = client.get(&["agent", "services"], &[]).await?;
+    let services = body.as_ref().and_then(Value::as_object);
+    let found = services.into_iter().flatten();
+    let found = found.map(|(id, service)| of_agent(service, id, node));
+    Ok(found.filter(|(kind, _)| kind == MESH_GATEWAY).collect())
+}
+
+/// Kind and facts of a service as the agent shows it.
+fn of_agent(service: &Value, id: &str, node: &str) -> (String, Proxy) {
+    let kind = text(service, "Kind").unwrap_or_default().to_owned();
     let proxy = Proxy {
         node: node.to_owned(),
         id: id.to_owned(),
-        service: text(&service, "Service").unwrap_or(id).to_owned(),
+        service: text(service, "Service").unwrap_or(id).to_owned(),
         config: config(service.get("Proxy")),
     };
-    Ok(Some((kind, proxy)))
+    (kind, proxy)
 }
 
 fn config(proxy: Option<&Value>) -> Map<String, Value> {

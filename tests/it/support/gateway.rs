@@ -45,6 +45,8 @@ pub(crate) struct Special<'a> {
     pub(crate) flags: &'a [&'a str],
     /// Changes the bootstrap before Envoy gets it.
     pub(crate) edit: Option<&'a dyn Fn(&mut Value)>,
+    /// Registers the gateway at this address, in place of `connect envoy -register`.
+    pub(crate) register: Option<&'a dyn Fn(Ipv4Addr)>,
 }
 
 impl Gateway {
@@ -53,7 +55,7 @@ impl Gateway {
     pub(crate) fn start(agent: &Server, envoy: &Path, name: &str) -> Self {
         let special = Special {
             flags: &["-expose-servers"],
-            edit: None,
+            ..Special::default()
         };
         Self::start_special(agent, envoy, name, special)
     }
@@ -81,9 +83,15 @@ impl Gateway {
         let path = agent.path(&format!("{name}.log"));
         let log = File::create(&path).unwrap();
         let at = format!("{address}:{GATEWAY_PORT}");
-        let mut command = agent.command(&["connect", "envoy", "-gateway=mesh", "-register"]);
+        let mut command = agent.command(&["connect", "envoy", "-gateway=mesh"]);
+        match special.register {
+            Some(register) => register(address),
+            None => {
+                command.args(["-register", "-node-name", name]);
+                command.args(["-address", &at, "-wan-address", &at]);
+            }
+        }
         command
-            .args(["-address", &at, "-wan-address", &at, "-node-name", name])
             .args(["-admin-bind", &format!("{address}:19000")])
             .args(special.flags);
         let options = ["--concurrency", "1", "-l", "info"];
