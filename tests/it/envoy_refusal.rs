@@ -20,6 +20,7 @@ use serde_json::Value;
 use serde_json::json;
 use std::io::BufRead;
 use std::io::BufReader;
+use std::path::Path;
 use std::process::Command;
 use std::process::Stdio;
 use std::sync::mpsc;
@@ -70,22 +71,7 @@ fn a_listener_that_envoy_refuses_is_shown_everywhere_and_holds_nothing_up() {
         let stream = stream(&agent)?;
         (stream["state"] == "SYNC_STATE_REFUSED").then_some(stream)
     });
-    let listeners = |stream: &Value| {
-        let mut types = stream["types"].as_array()?.iter();
-        let url = |t: &&Value| t["typeUrl"].as_str().unwrap().ends_with("Listener");
-        types.find(url).cloned()
-    };
-    let refused = listeners(&refused).unwrap();
-    assert_eq!(
-        (&refused["wanted"], &refused["acknowledged"]),
-        (&json!(2), &json!(1))
-    );
-    assert_eq!(refused["refused"][0]["name"], *name);
-    let detail = refused["refused"][0]["detail"].as_str().unwrap().to_owned();
-    assert!(detail.contains("192.0.2.77"), "{detail}");
-    let shown = status(&agent, &name).unwrap();
-    assert_eq!(shown["clientStatus"], "NACKED", "{shown}");
-    assert_eq!(shown["errorState"]["details"], *detail);
+    shown(&agent, &refused, &name);
     let nacks = || metric(&agent, "crossway_xds_nacks_total", &["node=\"gw1\""]);
     let (count, rejections) = (nacks(), "listener_manager.lds.update_rejected");
     assert!(count >= 1.0);
@@ -132,6 +118,26 @@ fn a_listener_that_envoy_refuses_is_shown_everywhere_and_holds_nothing_up() {
     assert!(status(&agent, &name).is_none_or(|s| s["clientStatus"] != "NACKED"));
 }
 
+/// The operator API and CSDS name the listener and Envoy's words.
+fn shown(agent: &Server, stream: &Value, name: &str) {
+    let listeners = |stream: &Value| {
+        let mut types = stream["types"].as_array()?.iter();
+        let url = |t: &&Value| t["typeUrl"].as_str().unwrap().ends_with("Listener");
+        types.find(url).cloned()
+    };
+    let refused = listeners(stream).unwrap();
+    assert_eq!(
+        (&refused["wanted"], &refused["acknowledged"]),
+        (&json!(2), &json!(1))
+    );
+    assert_eq!(refused["refused"][0]["name"], name);
+    let detail = refused["refused"][0]["detail"].as_str().unwrap().to_owned();
+    assert!(detail.contains("192.0.2.77"), "{detail}");
+    let shown = status(agent, name).unwrap();
+    assert_eq!(shown["clientStatus"], "NACKED", "{shown}");
+    assert_eq!(shown["errorState"]["details"], *detail);
+}
+
 /// X7: what people do by hand, with a real gateway connected.
 #[test]
 fn a_running_server_can_be_explored_with_grpcurl() {
@@ -152,7 +158,18 @@ fn a_running_server_can_be_explored_with_grpcurl() {
     };
     let before = pushes();
 
-    let list = grpcurl_text(&agent, &[], &["list"]).unwrap();
+    services(&agent);
+    resources(&agent, &gateway);
+    assert_eq!(pushes(), before, "a debug stream disturbs nobody");
+    // The gateway itself in CSDS.
+    let shown = status(&agent, "server.dc2.consul").unwrap();
+    assert_eq!(shown["clientStatus"], "ACKED", "{shown}");
+    watch(&agent, &program, &backend);
+}
+
+/// What is served, how it is described, and whether it is healthy.
+fn services(agent: &Server) {
+    let list = grpcurl_text(agent, &[], &["list"]).unwrap();
     let mut services: Vec<_> = list.lines().collect();
     services.sort_unstable();
     assert_eq!(
@@ -178,20 +195,22 @@ fn a_running_server_can_be_explored_with_grpcurl() {
         ),
         ("crossway.v1.Operator", "rpc Watch"),
     ] {
-        let text = grpcurl_text(&agent, &[], &["describe", name]).unwrap();
+        let text = grpcurl_text(agent, &[], &["describe", name]).unwrap();
         assert!(text.contains(part), "{text}");
     }
     for service in ["", "crossway.v1.Operator"] {
         let body = json!({"service": service}).to_string();
-        let health = grpcurl(&agent, &["-d", &body], &["grpc.health.v1.Health/Check"]).unwrap();
+        let health = grpcurl(agent, &["-d", &body], &["grpc.health.v1.Health/Check"]).unwrap();
         assert_eq!(health[0]["status"], "SERVING");
     }
+}
 
-    // Every resource of the gateway, decoded down to the filters.
+/// Every resource of the gateway, decoded down to the filters.
+fn resources(agent: &Server, gateway: &Gateway) {
     let fetch = |service: &str, method: &str| {
         let body = json!({"node": {"id": "mesh-gateway"}}).to_string();
         let method = format!("envoy.service.{service}/{method}");
-        grpcurl(&agent, &["-d", &body], &[&method])
+        grpcurl(agent, &["-d", &body], &[&method])
             .unwrap()
             .remove(0)
     };
@@ -212,13 +231,11 @@ fn a_running_server_can_be_explored_with_grpcurl() {
         clusters["resources"].as_array().map(Vec::len),
         gateway.clusters().map(|c| c.len())
     );
-    assert_eq!(pushes(), before, "a debug stream disturbs nobody");
+}
 
-    // The gateway itself in CSDS.
-    let shown = status(&agent, "server.dc2.consul").unwrap();
-    assert_eq!(shown["clientStatus"], "ACKED", "{shown}");
-
-    // Watch: the whole picture at first, then what changes.
+/// Watch: the whole picture at first, then what changes.
+fn watch(agent: &Server, program: &Path, backend: &Backend) {
+    let at = backend.address.to_string();
     let mut child = Command::new(program)
         .args([
             "-plaintext",
@@ -248,14 +265,14 @@ fn a_running_server_can_be_explored_with_grpcurl() {
         panic!("{text} was not seen");
     };
     see("\"datacenter\": \"dc2\"");
-    publish(&agent, "dc3", &[(&at, backend.port, "passing")]);
+    publish(agent, "dc3", &[(&at, backend.port, "passing")]);
     let took = see("\"datacenter\": \"dc3\"");
     assert!(took < AT_ONCE, "{took:?}");
     child.kill().unwrap();
     child.wait().unwrap();
     let body = "{\"datacenter\": \"DC3\"}";
     let state = grpcurl(
-        &agent,
+        agent,
         &["-d", body],
         &[&format!("{OPERATOR}/GetFederationState")],
     )
