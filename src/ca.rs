@@ -89,7 +89,7 @@ impl Ca {
         IndexedCaRoots {
             active_root_id: active.map_or_else(String::new, |root| root.id.clone()),
             trust_domain: state.trust_domain().unwrap_or_default(),
-            roots: roots.iter().map(|root| public(root)).collect(),
+            roots: roots.iter().map(public).collect(),
             index,
             ..IndexedCaRoots::default()
         }
@@ -112,10 +112,11 @@ impl Ca {
         let root = state
             .active_ca_root()
             .ok_or_else(|| Error::NotReady("no root certificate".to_owned()))?;
-        if let Some(known) = self.leaves.get(service) {
-            if known.root == root.id && now < known.renew_at {
-                return Ok(known.cert.clone());
-            }
+        if let Some(known) = self.leaves.get(service)
+            && known.root == root.id
+            && now < known.renew_at
+        {
+            return Ok(known.cert.clone());
         }
         let mut cert = self.order(service).await?;
         cert.create_index = state.last_index();

@@ -148,10 +148,10 @@ impl Server {
     fn until<T>(&self, what: &str, mut done: impl FnMut(&mut Http) -> Option<T>) -> T {
         let start = Instant::now();
         loop {
-            if let Ok(mut http) = Http::connect(&self.http) {
-                if let Some(value) = done(&mut http) {
-                    return value;
-                }
+            if let Ok(mut http) = Http::connect(&self.http)
+                && let Some(value) = done(&mut http)
+            {
+                return value;
             }
             if start.elapsed() > Duration::from_secs(600) {
                 let log = std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();

@@ -69,10 +69,10 @@ async fn serve(loaded: Loaded, sources: &Sources, log: &LogHandle) -> anyhow::Re
             return Ok(ExitCode::FAILURE);
         }
     };
-    if let Some(file) = &config.pid_file {
-        if let Err(error) = std::fs::write(file, std::process::id().to_string()) {
-            warn!(file = %file.display(), %error, "pid_file cannot be written");
-        }
+    if let Some(file) = &config.pid_file
+        && let Err(error) = std::fs::write(file, std::process::id().to_string())
+    {
+        warn!(file = %file.display(), %error, "pid_file cannot be written");
     }
     let code = until_stopped(&mut app, sources, log).await?;
     app.stop().await;

@@ -67,6 +67,7 @@ macro_rules! read_request {
         }
 
         impl ReadRequest for $name {
+            #[allow(clippy::misnamed_getters)] // One request routes by another field than the one it calls Datacenter.
             fn datacenter(&self) -> &Datacenter {
                 &self.$routing
             }

@@ -22,9 +22,12 @@ pub struct Store {
     inner: Arc<Inner>,
 }
 
+/// Waiters of a part of the topics, by topic and number.
+type Shard = Mutex<HashMap<Topic, HashMap<u64, Arc<Waiter>>>>;
+
 struct Inner {
     state: ArcSwap<State>,
-    shards: Vec<Mutex<HashMap<Topic, HashMap<u64, Arc<Waiter>>>>>,
+    shards: Vec<Shard>,
     hasher: RandomState,
     next_id: AtomicU64,
     prefix_waiters: AtomicU64,
@@ -135,15 +138,13 @@ impl Store {
 
     /// How many waiters are registered, counted once per topic. For tests and metrics.
     pub fn waiting(&self) -> usize {
-        let count = |shard: &Mutex<HashMap<Topic, HashMap<u64, Arc<Waiter>>>>| {
-            shard.lock().values().map(HashMap::len).sum::<usize>()
-        };
+        let count = |shard: &Shard| shard.lock().values().map(HashMap::len).sum::<usize>();
         self.inner.shards.iter().map(count).sum()
     }
 }
 
 impl Inner {
-    fn shard(&self, topic: &Topic) -> Option<&Mutex<HashMap<Topic, HashMap<u64, Arc<Waiter>>>>> {
+    fn shard(&self, topic: &Topic) -> Option<&Shard> {
         let at = self.hasher.hash_one(topic) as usize % SHARDS;
         self.shards.get(at)
     }

@@ -104,18 +104,7 @@ async fn drive<S: Source>(
             return ended(&end);
         }
     };
-    if node
-        .metadata
-        .as_ref()
-        .is_some_and(|m| m.encoded_len() > METADATA_LIMIT)
-    {
-        node.metadata = None;
-    }
-    for text in [&mut node.cluster, &mut node.user_agent_name] {
-        if text.len() > ID_LIMIT {
-            text.clear();
-        }
-    }
+    bound(&mut node);
     let guard = shared.registry.open(|id| LiveStream {
         id,
         peer,
@@ -152,6 +141,19 @@ async fn drive<S: Source>(
         status
     };
     serve.instrument(span).await
+}
+
+/// Drops the parts of a node that are too large to be kept with the stream.
+fn bound(node: &mut Node) {
+    let metadata = node.metadata.as_ref().map_or(0, Message::encoded_len);
+    if metadata > METADATA_LIMIT {
+        node.metadata = None;
+    }
+    for text in [&mut node.cluster, &mut node.user_agent_name] {
+        if text.len() > ID_LIMIT {
+            text.clear();
+        }
+    }
 }
 
 fn shutting_down() -> Status {

@@ -62,7 +62,7 @@ fn every_sni_goes_where_it_should_and_unknown_ones_nowhere() {
     agent.store_federation_state(&record("dc2", &dc2, "2026-01-01T00:00:00Z"));
     let gateway = Gateway::start(&agent, &envoy, "gw1");
     let local = format!("web.default.dc1.internal.{td}");
-    let remote = format!("server.dc2.consul");
+    let remote = "server.dc2.consul".to_owned();
     eventually("all clusters", || {
         let clusters = gateway.clusters()?;
         (clusters.contains(&local) && clusters.contains(&remote)).then_some(())

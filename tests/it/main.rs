@@ -1,4 +1,5 @@
 //! The integration tests: one target, because each further one links another large binary.
+#![allow(clippy::too_many_lines, clippy::type_complexity)] // A test tells one story; a table of cases is its own type.
 
 mod agent_api;
 mod architecture;

@@ -374,7 +374,7 @@ fn sort_maps(value: &mut Value) -> bool {
     match value {
         Value::Array(items) => items
             .iter_mut()
-            .map(|item| sort_maps(item))
+            .map(sort_maps)
             .fold(true, std::ops::BitAnd::bitand),
         Value::Map(pairs) => {
             let key = |pair: &(Value, Value)| match &pair.0 {

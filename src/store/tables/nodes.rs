@@ -107,10 +107,11 @@ impl Tx<'_> {
         } else {
             self.refuse_taken_name(key, node, false)?;
         }
-        if let Some(previous) = self.state.nodes.get(key) {
-            if !previous.id.is_empty() && Key::of(previous.id.shared()) != id {
-                self.state.node_ids.remove(&Key::of(previous.id.shared()));
-            }
+        if let Some(previous) = self.state.nodes.get(key)
+            && !previous.id.is_empty()
+            && Key::of(previous.id.shared()) != id
+        {
+            self.state.node_ids.remove(&Key::of(previous.id.shared()));
         }
         Ok(())
     }
