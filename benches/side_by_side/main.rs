@@ -74,7 +74,7 @@ fn set(name: &str) -> bool {
 async fn main() {
     let out = PathBuf::from(std::env::var("BENCH_OUT").unwrap_or("target/bench.json".into()));
     let (quick, alone) = (set("QUICK"), set("BENCH_ALONE"));
-    let mut table = Table::default();
+    let mut table = Table::new(server::busy_cores(Duration::from_secs(1)));
     let chosen = chosen();
     if chosen.is_none() || set("BENCH_WRITES") {
         writes::compare(quick, alone, &mut table);

@@ -55,6 +55,20 @@ impl Usage {
     }
 }
 
+/// How many cores of the machine are busy over a while.
+pub fn busy_cores(over: Duration) -> f64 {
+    let ticks = || {
+        let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+        let line = stat.lines().next().unwrap_or_default();
+        let columns: Vec<f64> = line.split(' ').filter_map(|n| n.parse().ok()).collect();
+        // user, nice and system
+        columns.iter().take(3).sum::<f64>()
+    };
+    let before = ticks();
+    std::thread::sleep(over);
+    (ticks() - before) / 100.0 / over.as_secs_f64()
+}
+
 fn binary(kind: Kind) -> PathBuf {
     match kind {
         Kind::Consul => std::env::var("CROSSWAY_PEERS")

@@ -52,6 +52,8 @@ pub struct Line<'a> {
 pub struct Table {
     lines: Vec<[String; 7]>,
     json: Vec<Value>,
+    /// Cores that other programs kept busy when the benchmark began.
+    others: f64,
 }
 
 fn median(of: &[f64]) -> f64 {
@@ -78,6 +80,14 @@ fn number(value: f64) -> Value {
 }
 
 impl Table {
+    /// An empty table of a machine on which other programs keep so many cores busy.
+    pub fn new(others: f64) -> Self {
+        Self {
+            others,
+            ..Self::default()
+        }
+    }
+
     /// Enters the figures of one configuration.
     pub fn enter(
         &mut self,
@@ -136,9 +146,9 @@ impl Table {
     pub fn add(&mut self, line: &Line<'_>) {
         let (consul, ours) = (median(line.consul), median(line.ours));
         let higher = matches!(line.goal, Some(Goal::More(..)));
-        let pairs = line.consul.iter().zip(line.ours).map(|(a, b)| {
+        let pairs = line.consul.iter().zip(line.ours).filter_map(|(a, b)| {
             let (of, by) = if higher { (b, a) } else { (a, b) };
-            of / by.max(1e-6)
+            (*by > 0.0).then_some(of / by)
         });
         let mut ratios: Vec<f64> = pairs.collect();
         let ratio = percentile(&mut ratios, 0.5);
@@ -224,6 +234,12 @@ impl Table {
         let missed = self.lines.iter().filter(|l| l[6] == "MISSED").count();
         let gates = self.lines.iter().filter(|l| !l[6].is_empty()).count();
         println!("\n{} of {gates} gates reached", gates - missed);
+        if self.others > 0.5 {
+            println!(
+                "Other programs kept {:.1} cores busy: compare CPU, memory and bytes, not times.",
+                self.others
+            );
+        }
     }
 
     /// Writes all figures with the machine that they are from.
@@ -239,7 +255,7 @@ impl Table {
                 "cpu": cpu,
                 "cores": std::thread::available_parallelism().map_or(0, usize::from),
                 "kernel": read("/proc/sys/kernel/osrelease").trim(),
-                "load_at_end": read("/proc/loadavg").split(' ').next(),
+                "cores_busy_before": number(self.others),
             },
             "figures": self.json,
         });
