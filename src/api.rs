@@ -15,13 +15,15 @@ pub mod config_entry;
 pub mod connect;
 pub mod error;
 pub mod federation_state;
+pub(crate) mod filter;
 pub mod health;
 pub mod internal;
 pub mod kv;
 pub mod read;
 pub mod register;
 pub mod route;
-mod rpc;
+pub(crate) mod rpc;
+mod service_node;
 pub mod status;
 
 pub use error::Error;

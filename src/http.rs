@@ -17,7 +17,6 @@ pub mod config_entry;
 pub mod connect;
 pub mod decode;
 pub mod error;
-mod filter;
 pub mod health;
 pub mod internal;
 pub mod json;

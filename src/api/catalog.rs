@@ -2,9 +2,11 @@
 
 use crate::api::Api;
 use crate::api::error::Error;
+use crate::api::filter::{self, RowFilter};
 use crate::api::read::Answer;
 use crate::api::register;
 use crate::local::definition::useless_federation_mark;
+use crate::api::service_node::ServiceNode;
 use crate::model::catalog::StringMap;
 use crate::model::query::{
     DcSpecificRequest, DeregisterRequest, NodeSpecificRequest, RegisterRequest,
@@ -79,6 +81,7 @@ impl Api {
         &self,
         request: &DcSpecificRequest,
     ) -> Result<Answer<Vec<Arc<Node>>>, Error> {
+        let filter = RowFilter::parse(&request.filter, filter::NODE)?;
         let (meta, near) = (
             request.node_meta_filters.clone(),
             request.source.node.clone(),
@@ -90,7 +93,7 @@ impl Api {
             move |state| {
                 let mut nodes: Vec<_> = state
                     .nodes()
-                    .filter(|node| has_meta(node, &meta))
+                    .filter(|node| has_meta(node, &meta) && filter.keeps(*node))
                     .cloned()
                     .collect();
                 nearest_first(&mut nodes, &near, |node| node.node.as_str());
@@ -136,6 +139,7 @@ impl Api {
         &self,
         request: &ServiceSpecificRequest,
     ) -> Result<Answer<Vec<(Arc<Node>, Arc<NodeService>)>>, Error> {
+        let filter = RowFilter::parse(&request.filter, filter::SERVICE_NODE)?;
         let query = request.clone();
         self.read(
             request,
@@ -152,6 +156,7 @@ impl Api {
                         && has_tags(service, &query)
                         && (query.service_address.is_empty()
                             || query.service_address == service.address)
+                        && filter.keeps(&ServiceNode::of(node, service))
                 });
                 nearest_first(&mut rows, &query.source.node, |(node, _)| {
                     node.node.as_str()
@@ -170,6 +175,7 @@ impl Api {
         &self,
         request: &NodeSpecificRequest,
     ) -> Result<Answer<Option<NodeWithServices>>, Error> {
+        let filter = RowFilter::parse(&request.filter, filter::SERVICE)?;
         let (name, key) = (request.node.clone(), request.node.clone());
         self.read(
             request,
@@ -180,7 +186,9 @@ impl Api {
             },
             move |state| {
                 let node = state.node(name.as_str())?.clone();
-                Some((node, state.services_on(name.as_str())))
+                let mut services = state.services_on(name.as_str());
+                services.retain(|service| filter.keeps(service));
+                Some((node, services))
             },
         )
         .await

@@ -3,6 +3,7 @@
 use crate::api::Api;
 use crate::api::catalog::{has_meta, has_tags, nearest_first, service_index, service_topic};
 use crate::api::error::Error;
+use crate::api::filter::{self, RowFilter};
 use crate::api::read::Answer;
 use crate::model::catalog::StringMap;
 use crate::model::query::{ChecksInStateRequest, NodeSpecificRequest, ServiceSpecificRequest};
@@ -17,11 +18,12 @@ impl Api {
     /// Instances of a service, or those that its Connect clients may use, with nodes and checks.
     ///
     /// # Errors
-    /// No path to the datacenter, or no leader.
+    /// A broken filter, no path to the datacenter, or no leader.
     pub async fn health_service(
         &self,
         request: &ServiceSpecificRequest,
     ) -> Result<Answer<Vec<CheckServiceNode>>, Error> {
+        let filter = RowFilter::parse(&request.filter, filter::INSTANCE)?;
         let query = request.clone();
         self.read(
             request,
@@ -33,7 +35,7 @@ impl Api {
                     true => state.connect_check_service_nodes(name),
                     false => state.check_service_nodes(name),
                 };
-                rows.retain(|row| is_wanted(row, &query));
+                rows.retain(|row| is_wanted(row, &query) && filter.keeps(row));
                 nearest_first(&mut rows, &query.source.node, |row| {
                     row.node.as_ref().map_or("", |node| node.node.as_str())
                 });
@@ -46,17 +48,22 @@ impl Api {
     /// Checks of a node; none if it is not registered.
     ///
     /// # Errors
-    /// No path to the datacenter, or no leader.
+    /// A broken filter, no path to the datacenter, or no leader.
     pub async fn node_checks(
         &self,
         request: &NodeSpecificRequest,
     ) -> Result<Answer<Checks>, Error> {
+        let filter = RowFilter::parse(&request.filter, filter::CHECK)?;
         let node = request.node.clone();
         self.read(
             request,
             vec![Topic::Node(Key::from(node.as_str()))],
             State::checks_index,
-            move |state| state.checks_on(node.as_str()),
+            move |state| {
+                let mut checks = state.checks_on(node.as_str());
+                checks.retain(|check| filter.keeps(check));
+                checks
+            },
         )
         .await
     }
@@ -64,11 +71,12 @@ impl Api {
     /// Checks of all instances of a service.
     ///
     /// # Errors
-    /// No path to the datacenter, or no leader.
+    /// A broken filter, no path to the datacenter, or no leader.
     pub async fn service_checks(
         &self,
         request: &ServiceSpecificRequest,
     ) -> Result<Answer<Checks>, Error> {
+        let filter = RowFilter::parse(&request.filter, filter::CHECK)?;
         let query = request.clone();
         self.read(
             request,
@@ -76,7 +84,9 @@ impl Api {
             service_index(request),
             move |state| {
                 let mut checks = state.checks_of_service(query.service_name.as_str());
-                checks.retain(|check| check_is_on(state, check, &query.node_meta_filters));
+                checks.retain(|check| {
+                    check_is_on(state, check, &query.node_meta_filters) && filter.keeps(check)
+                });
                 nearest_first(&mut checks, &query.source.node, |check| check.node.as_str());
                 checks
             },
@@ -87,11 +97,12 @@ impl Api {
     /// Checks with a status; `any` for all. A status that does not exist has none.
     ///
     /// # Errors
-    /// No path to the datacenter, or no leader.
+    /// A broken filter, no path to the datacenter, or no leader.
     pub async fn checks_in_state(
         &self,
         request: &ChecksInStateRequest,
     ) -> Result<Answer<Checks>, Error> {
+        let filter = RowFilter::parse(&request.filter, filter::CHECK)?;
         let query = request.clone();
         self.read(
             request,
@@ -103,7 +114,9 @@ impl Api {
                     (_, Ok(status)) => state.checks_in_state(Some(status)),
                     (_, Err(_)) => Vec::new(),
                 };
-                checks.retain(|check| check_is_on(state, check, &query.node_meta_filters));
+                checks.retain(|check| {
+                    check_is_on(state, check, &query.node_meta_filters) && filter.keeps(check)
+                });
                 nearest_first(&mut checks, &query.source.node, |check| check.node.as_str());
                 checks
             },

@@ -2,6 +2,7 @@
 
 use crate::api::Api;
 use crate::api::error::Error;
+use crate::api::filter::{self, RowFilter};
 use crate::api::read::Answer;
 use crate::model::query::ServiceDumpRequest;
 use crate::model::{CheckServiceNode, ServiceKind};
@@ -16,6 +17,7 @@ impl Api {
         &self,
         request: &ServiceDumpRequest,
     ) -> Result<Answer<Vec<CheckServiceNode>>, Error> {
+        let filter = RowFilter::parse(&request.filter, filter::INSTANCE)?;
         let kind = request
             .use_service_kind
             .then(|| ServiceKind::from(request.service_kind.as_str()));
@@ -34,9 +36,13 @@ impl Api {
                     nodes.max(state.checks_index())
                 }
             },
-            move |state| match &kind {
-                Some(kind) => state.kind_dump(kind),
-                None => state.service_dump(),
+            move |state| {
+                let mut rows = match &kind {
+                    Some(kind) => state.kind_dump(kind),
+                    None => state.service_dump(),
+                };
+                rows.retain(|row| filter.keeps(row));
+                rows
             },
         )
         .await

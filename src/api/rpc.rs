@@ -16,7 +16,7 @@ use crate::model::query::{
     IndexedHealthChecks, IndexedKeyList, IndexedNodes, IndexedServices, KeyListRequest, KeyRequest,
     KvsRequest, NodeSpecificRequest, RegisterRequest, ServiceDumpRequest, ServiceSpecificRequest,
 };
-use crate::model::{Datacenter, Timestamp};
+use crate::model::{Datacenter, QueryMeta, Timestamp};
 use crate::net::PeerIdentity;
 use crate::rpc::codec;
 use crate::rpc::{CallContext, Handler, RpcError};
@@ -91,6 +91,11 @@ impl Handler for Api {
             _ => self.rpc_other(method, &body).await,
         }
     }
+}
+
+/// Whether a body is a request to write or delete a config entry.
+pub(crate) fn reads_config_request(body: &[u8]) -> bool {
+    blob::request(body).is_ok()
 }
 
 fn unknown(method: &str) -> Reply {
@@ -216,7 +221,12 @@ impl Api {
 
     async fn rpc_kvs(&self, method: &str, body: &[u8]) -> Reply {
         match method {
-            "KVS.Apply" => encode(&self.kv_apply(decode::<KvsRequest>(body)?).await?),
+            "KVS.Apply" => {
+                let request: KvsRequest = decode(body)?;
+                let conditional = matches!(request.op.as_str(), "cas" | "delete-cas");
+                let done = self.kv_apply(request).await?;
+                encode(&(done && conditional)) // Consul answers false to what cannot be refused.
+            }
             "KVS.Get" => {
                 let request: KeyRequest = decode(body)?;
                 let (meta, entry) = self.kv_get(&request).await?.into_parts();
@@ -285,6 +295,11 @@ impl Api {
             "ConnectCA.Roots" => {
                 let request: DcSpecificRequest = decode(body)?;
                 let (meta, roots) = self.ca_roots(&request).await?.into_parts();
+                // In Consul the list replaces the facts that were there before it, all but the index.
+                let meta = QueryMeta {
+                    index: meta.index,
+                    ..QueryMeta::default()
+                };
                 let mut reply = IndexedCaRoots {
                     active_root_id: roots.active,
                     trust_domain: roots.trust_domain,

@@ -2,11 +2,8 @@
 
 use crate::http::decode;
 use crate::http::error::HttpError;
-use crate::http::filter::{self, RowFilter};
 use crate::http::json;
-use crate::http::json::catalog::{
-    NodeView, ServiceNodeView, ServiceView, Tags, services_by_id, services_listed,
-};
+use crate::http::json::catalog::{NodeView, ServiceNodeView, services_by_id, services_listed};
 use crate::http::reply::Reply;
 use crate::http::request::Request;
 use crate::http::table::{Route, route};
@@ -63,11 +60,10 @@ async fn nodes(request: Request) -> Result<Reply, HttpError> {
         source: request.source(),
         ..DcSpecificRequest::default()
     })?;
-    let filter = RowFilter::of(&request, filter::NODE)?;
     let answer = request.api.nodes(&query).await;
     let (meta, nodes) = answer.map_err(HttpError::of_read)?.into_parts();
     let rows = nodes.iter().map(|node| NodeView::from(&**node));
-    let body = json::list(rows.filter(|row| filter.keeps(row)))?;
+    let body = json::list(rows)?;
     Ok(Reply::json(body).meta(&meta).consistency(consistency))
 }
 
@@ -98,7 +94,6 @@ async fn connect(request: Request) -> Result<Reply, HttpError> {
 async fn instances(request: Request, connect: bool) -> Result<Reply, HttpError> {
     let (query, consistency) = request.read(|dc| request.service_query(dc, connect))?;
     missing(&request.rest, "Missing service name")?;
-    let filter = RowFilter::of(&request, filter::SERVICE_NODE)?;
     let answer = request.api.service_nodes(&query).await;
     let answer = answer.map_err(HttpError::of_read)?;
     let meta = answer.meta.clone();
@@ -110,8 +105,7 @@ async fn instances(request: Request, connect: bool) -> Result<Reply, HttpError> 
     let key = request.content_key(endpoint);
     let body = request.cache.get_or_encode(key, meta.index, || {
         let rows = answer.rows();
-        let rows = rows.iter().map(|(n, s)| ServiceNodeView::new(n, s));
-        json::list(rows.filter(|row| filter.keeps(row)))
+        json::list(rows.iter().map(|(n, s)| ServiceNodeView::new(n, s)))
     })?;
     Ok(Reply::json(body).meta(&meta).consistency(consistency))
 }
@@ -137,12 +131,8 @@ async fn of_node(request: Request, form: Form) -> Result<Reply, HttpError> {
         ..NodeSpecificRequest::default()
     })?;
     missing(&request.rest, "Missing node name")?;
-    let filter = RowFilter::of(&request, filter::SERVICE)?;
     let answer = request.api.node_services(&query).await;
-    let (meta, mut found) = answer.map_err(HttpError::of_read)?.into_parts();
-    if let Some((_, services)) = &mut found {
-        services.retain(|service| filter.keeps(&ServiceView::new(service, Tags::Empty)));
-    }
+    let (meta, found) = answer.map_err(HttpError::of_read)?.into_parts();
     let body = match (&found, form) {
         // Clients have learned to expect this for a node that does not exist (C092).
         (None, _) => Bytes::from_static(b"null"),

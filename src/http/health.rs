@@ -5,7 +5,6 @@ use crate::api::health::Checks;
 use crate::api::route::Consistency;
 use crate::http::catalog::missing;
 use crate::http::error::HttpError;
-use crate::http::filter::{self, RowFilter};
 use crate::http::json;
 use crate::http::json::catalog::{InstanceView, Tags};
 use crate::http::json::check::CheckView;
@@ -31,17 +30,15 @@ async fn node(request: Request) -> Result<Reply, HttpError> {
         ..NodeSpecificRequest::default()
     })?;
     missing(&request.rest, "Missing node name")?;
-    let filter = RowFilter::of(&request, filter::CHECK)?;
     let answer = request.api.node_checks(&query).await;
-    listed(answer.map_err(HttpError::of_read)?, &filter, consistency)
+    listed(answer.map_err(HttpError::of_read)?, consistency)
 }
 
 async fn checks(request: Request) -> Result<Reply, HttpError> {
     let (query, consistency) = request.read(|dc| request.service_query(dc, false))?;
     missing(&request.rest, "Missing service name")?;
-    let filter = RowFilter::of(&request, filter::CHECK)?;
     let answer = request.api.service_checks(&query).await;
-    listed(answer.map_err(HttpError::of_read)?, &filter, consistency)
+    listed(answer.map_err(HttpError::of_read)?, consistency)
 }
 
 async fn state(request: Request) -> Result<Reply, HttpError> {
@@ -53,21 +50,16 @@ async fn state(request: Request) -> Result<Reply, HttpError> {
         ..ChecksInStateRequest::default()
     })?;
     missing(&request.rest, "Missing check state")?;
-    let filter = RowFilter::of(&request, filter::CHECK)?;
     let answer = request.api.checks_in_state(&query).await;
-    listed(answer.map_err(HttpError::of_read)?, &filter, consistency)
+    listed(answer.map_err(HttpError::of_read)?, consistency)
 }
 
-fn listed(
-    answer: Answer<Checks>,
-    filter: &RowFilter,
-    consistency: Consistency,
-) -> Result<Reply, HttpError> {
+fn listed(answer: Answer<Checks>, consistency: Consistency) -> Result<Reply, HttpError> {
     let (meta, checks) = answer.into_parts();
     let rows = checks
         .iter()
         .map(|check| CheckView::new(check, Tags::Empty));
-    let body = json::list(rows.filter(|row| filter.keeps(row)))?;
+    let body = json::list(rows)?;
     Ok(Reply::json(body).meta(&meta).consistency(consistency))
 }
 
@@ -83,7 +75,6 @@ async fn instances(request: Request, connect: bool) -> Result<Reply, HttpError> 
     let (query, consistency) = request.read(|dc| request.service_query(dc, connect))?;
     missing(&request.rest, "Missing service name")?;
     let passing = passing_only(request.query.get("passing"))?;
-    let filter = RowFilter::of(&request, filter::INSTANCE)?;
     let answer = request.api.health_service(&query).await;
     let answer = answer.map_err(HttpError::of_read)?;
     let meta = answer.meta.clone();
@@ -96,8 +87,7 @@ async fn instances(request: Request, connect: bool) -> Result<Reply, HttpError> 
     let body = request.cache.get_or_encode(key, meta.index, || {
         let rows = answer.rows();
         let shown = rows.iter().filter(|row| !passing || is_passing(row));
-        let shown = shown.map(|row| InstanceView::new(row, Tags::Empty));
-        json::list(shown.filter(|row| filter.keeps(row)))
+        json::list(shown.map(|row| InstanceView::new(row, Tags::Empty)))
     })?;
     let reply = Reply::json(body).meta(&meta).consistency(consistency);
     Ok(match request.query.has("cached") {

@@ -1,6 +1,7 @@
 //! One request with its parameters.
 
 use crate::api::Api;
+use crate::api::filter::RowFilter;
 use crate::api::route::Consistency;
 use crate::http::cache::Cache;
 use crate::http::error::HttpError;
@@ -153,6 +154,15 @@ impl Request {
         let mut request = make(self.datacenter());
         request.set_options(options);
         Ok((request, consistency))
+    }
+
+    /// The `filter` parameter, for rows that do not come from the API. `fields` are those that a row has.
+    ///
+    /// # Errors
+    /// 500 as Consul answers, for an expression that is broken or names a field that no row has.
+    pub(crate) fn filter(&self, fields: &[&str]) -> Result<RowFilter, HttpError> {
+        let text = self.query.get("filter").unwrap_or_default();
+        RowFilter::parse(text, fields).map_err(HttpError::of_read)
     }
 
     /// The `node-meta=key:value` pairs.

@@ -3,6 +3,7 @@
 
 use crate::model::check::HealthCheck;
 use crate::model::ids::{Datacenter, Index, NodeId, NodeName, ServiceId, ServiceName};
+use serde::ser::SerializeStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -133,10 +134,20 @@ impl Default for Weights {
 }
 
 /// Whether a service speaks Connect itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct ServiceConnect {
     pub native: bool,
+}
+
+impl Serialize for ServiceConnect {
+    /// Consul's struct also has a sidecar's registration, which the agent takes out before anything goes to the catalog.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("ServiceConnect", 2)?;
+        fields.serialize_field("Native", &self.native)?;
+        fields.serialize_field("SidecarService", &())?;
+        fields.end()
+    }
 }
 
 /// Which gateways a proxy uses for other datacenters: `""`, `none`, `local` or `remote`.

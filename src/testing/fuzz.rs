@@ -6,6 +6,7 @@ pub mod agent;
 pub mod filter;
 pub mod http;
 pub mod raft;
+pub mod rpc;
 pub mod xds;
 
 use crate::config;

@@ -15,6 +15,7 @@ mod envoy_refusal;
 mod envoy_registration;
 mod http_api;
 mod probe;
+mod rpc_methods;
 mod rpc_wire;
 mod settings;
 mod support;

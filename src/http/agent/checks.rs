@@ -1,9 +1,9 @@
 //! Checks of this server, and the reports of services about themselves.
 
 use crate::api::agent::AgentError;
+use crate::api::filter;
 use crate::http::decode;
 use crate::http::error::HttpError;
-use crate::http::filter::{self, RowFilter};
 use crate::http::json;
 use crate::http::json::catalog::Tags;
 use crate::http::json::check::CheckView;
@@ -15,7 +15,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 pub(super) async fn all(request: Request) -> Result<Reply, HttpError> {
-    let filter = RowFilter::of(&request, filter::CHECK)?;
+    let filter = request.filter(filter::CHECK)?;
     let checks = request.api.agent_checks()?;
     let views: BTreeMap<&str, CheckView<'_>> = checks
         .iter()

@@ -1,9 +1,9 @@
 //! Services of this server.
 
 use crate::api::agent::AgentError;
+use crate::api::filter;
 use crate::http::decode;
 use crate::http::error::HttpError;
-use crate::http::filter::{self, RowFilter};
 use crate::http::json;
 use crate::http::json::agent::AgentServiceView;
 use crate::http::reply::Reply;
@@ -13,7 +13,7 @@ use http::header::HeaderValue;
 use std::collections::BTreeMap;
 
 pub(super) async fn all(request: Request) -> Result<Reply, HttpError> {
-    let filter = RowFilter::of(&request, filter::SERVICE)?;
+    let filter = request.filter(filter::SERVICE)?;
     let services = request.api.agent_services()?;
     let views: BTreeMap<&str, AgentServiceView<'_>> = services
         .iter()

@@ -14,11 +14,17 @@ use crate::rpc::codec::ser::compound::Map;
 pub(super) struct Serializer<'a> {
     out: &'a mut Vec<u8>,
     depth: usize,
+    /// The value to come is a field of a struct: an empty list or map is nil there.
+    field: bool,
 }
 
 impl<'a> Serializer<'a> {
     pub(super) fn new(out: &'a mut Vec<u8>) -> Self {
-        Self { out, depth: 0 }
+        Self {
+            out,
+            depth: 0,
+            field: false,
+        }
     }
 
     fn nested(&mut self) -> Result<Serializer<'_>, Error> {
@@ -28,6 +34,7 @@ impl<'a> Serializer<'a> {
         Ok(Serializer {
             out: self.out,
             depth: self.depth + 1,
+            field: false,
         })
     }
 }
@@ -170,6 +177,7 @@ impl<'a, 'b> ser::Serializer for &'b mut Serializer<'a> {
     }
 
     fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), Error> {
+        self.field = false;
         value.serialize(self)
     }
 
@@ -213,7 +221,8 @@ impl<'a, 'b> ser::Serializer for &'b mut Serializer<'a> {
     }
 
     fn serialize_seq(self, len: Option<usize>) -> Result<Array<'b>, Error> {
-        Array::start(self.nested()?, len)
+        let nil = self.field;
+        Ok(Array::start(self.nested()?, len)?.nil_if_empty(nil))
     }
 
     fn serialize_tuple(self, len: usize) -> Result<Array<'b>, Error> {
@@ -237,7 +246,8 @@ impl<'a, 'b> ser::Serializer for &'b mut Serializer<'a> {
     }
 
     fn serialize_map(self, len: Option<usize>) -> Result<Map<'b>, Error> {
-        Map::start(self.nested()?, len)
+        let nil = self.field;
+        Ok(Map::start(self.nested()?, len)?.nil_if_empty(nil))
     }
 
     fn serialize_struct(self, _: &'static str, len: usize) -> Result<Map<'b>, Error> {

@@ -117,6 +117,31 @@ fn nil_is_the_default_of_anything() {
 }
 
 #[test]
+fn an_empty_field_is_nil_and_other_empty_things_are_not() {
+    #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+    #[serde(default)]
+    struct Lists {
+        a: Vec<String>,
+        b: BTreeMap<String, Vec<u8>>,
+        c: Option<Vec<u8>>,
+        d: Option<Vec<u8>>,
+        e: BTreeMap<String, Vec<u8>>,
+        f: String,
+    }
+    check(
+        Lists {
+            c: Some(Vec::new()),
+            e: BTreeMap::from([("x".to_owned(), Vec::new())]),
+            ..Lists::default()
+        },
+        "86a161c0a162c0a16390a164c0a16581a17890a166a0",
+    );
+    check(Vec::<Vec<u8>>::new(), "90");
+    check(vec![Vec::<u8>::new()], "9190");
+    check(BTreeMap::<String, u8>::new(), "80");
+}
+
+#[test]
 fn other_forms_of_the_same_are_taken() {
     // str8, bin8, an int in 64 bits, an unknown key with a nested value, and an int for a float.
     let mut bytes = vec![0x85, 0xd9, 4];

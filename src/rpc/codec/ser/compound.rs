@@ -15,6 +15,9 @@ fn correct_head(out: &mut Vec<u8>, start: usize, body: usize, head: &[u8]) {
     out.splice(start..body, head.iter().copied());
 }
 
+/// Go's nil, in the place of an empty list or map.
+const NIL: &[u8] = &[0xc0];
+
 /// An array that is being written.
 pub(in crate::rpc::codec) struct Array<'a> {
     ser: Serializer<'a>,
@@ -22,6 +25,7 @@ pub(in crate::rpc::codec) struct Array<'a> {
     body: usize,
     hint: usize,
     len: usize,
+    nil_if_empty: bool,
 }
 
 impl<'a> Array<'a> {
@@ -35,7 +39,15 @@ impl<'a> Array<'a> {
             body,
             hint,
             len: 0,
+            nil_if_empty: false,
         })
+    }
+
+    pub(super) fn nil_if_empty(self, nil_if_empty: bool) -> Self {
+        Self {
+            nil_if_empty,
+            ..self
+        }
     }
 
     fn item<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
@@ -44,7 +56,9 @@ impl<'a> Array<'a> {
     }
 
     fn finish(self) -> Result<(), Error> {
-        if self.len != self.hint {
+        if self.len == 0 && self.nil_if_empty {
+            correct_head(self.ser.out, self.start, self.body, NIL);
+        } else if self.len != self.hint {
             let mut head = Vec::with_capacity(5);
             write_array_length(&mut head, self.len)?;
             correct_head(self.ser.out, self.start, self.body, &head);
@@ -113,6 +127,7 @@ pub(in crate::rpc::codec) struct Map<'a> {
     hint: usize,
     /// Where the bytes of each key (without head) and of each whole entry lie in the buffer.
     entries: Vec<(Range<usize>, Range<usize>)>,
+    nil_if_empty: bool,
 }
 
 impl<'a> Map<'a> {
@@ -126,7 +141,15 @@ impl<'a> Map<'a> {
             body,
             hint,
             entries: Vec::with_capacity(hint.min(64)),
+            nil_if_empty: false,
         })
+    }
+
+    pub(super) fn nil_if_empty(self, nil_if_empty: bool) -> Self {
+        Self {
+            nil_if_empty,
+            ..self
+        }
     }
 
     fn key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Error> {
@@ -141,6 +164,14 @@ impl<'a> Map<'a> {
         };
         self.entries.push((start + head..end, start..end));
         Ok(())
+    }
+
+    fn field<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Result<(), Error> {
+        self.key(name)?;
+        self.ser.field = true;
+        let written = self.value(value);
+        self.ser.field = false;
+        written
     }
 
     fn value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
@@ -164,7 +195,9 @@ impl<'a> Map<'a> {
             out.truncate(self.body);
             out.extend_from_slice(&sorted);
         }
-        if self.entries.len() != self.hint {
+        if self.entries.is_empty() && self.nil_if_empty {
+            correct_head(out, self.start, self.body, NIL);
+        } else if self.entries.len() != self.hint {
             let mut head = Vec::with_capacity(5);
             write_map_length(&mut head, self.entries.len())?;
             correct_head(out, self.start, self.body, &head);
@@ -199,8 +232,7 @@ impl ser::SerializeStruct for Map<'_> {
         key: &'static str,
         value: &T,
     ) -> Result<(), Error> {
-        self.key(key)?;
-        self.value(value)
+        self.field(key, value)
     }
 
     fn end(self) -> Result<(), Error> {
@@ -217,8 +249,7 @@ impl ser::SerializeStructVariant for Map<'_> {
         key: &'static str,
         value: &T,
     ) -> Result<(), Error> {
-        self.key(key)?;
-        self.value(value)
+        self.field(key, value)
     }
 
     fn end(self) -> Result<(), Error> {

@@ -1,7 +1,6 @@
-//! The `filter` parameter: an expression over each row as JSON.
+//! The filter of a read: an expression over each row, whose fields are called as on the wire.
 
-use crate::http::error::HttpError;
-use crate::http::request::Request;
+use crate::api::error::Error;
 use crate::model::filter::Filter;
 use serde::Serialize;
 
@@ -75,18 +74,18 @@ pub(crate) const CHECK: &[&str] = &[
 pub(crate) struct RowFilter(Option<Filter>);
 
 impl RowFilter {
-    /// Reads the parameter. `fields` are those that a row has.
+    /// Reads the filter of a request; an empty one keeps all rows. `fields` are those that a row has.
     ///
     /// # Errors
-    /// 500 as Consul answers, for an expression that is broken or names a field that no row has.
-    pub(crate) fn of(request: &Request, fields: &[&str]) -> Result<Self, HttpError> {
-        let text = request.query.get("filter").unwrap_or_default();
+    /// An expression that is broken or names a field that no row has.
+    pub(crate) fn parse(text: &str, fields: &[&str]) -> Result<Self, Error> {
         if text.is_empty() {
             return Ok(Self(None));
         }
         let refused = |problem: String| {
-            let text = format!("Failed to create boolean expression evaluator: {problem}");
-            HttpError::of_read(HttpError::internal(text))
+            Error::refused(format!(
+                "Failed to create boolean expression evaluator: {problem}"
+            ))
         };
         let filter = Filter::parse(text).map_err(|error| refused(error.to_string()))?;
         let unknown = filter.roots().into_iter().find(|r| !fields.contains(r));
