@@ -139,6 +139,9 @@ impl Api {
         &self,
         request: &ServiceSpecificRequest,
     ) -> Result<Answer<Vec<(Arc<Node>, Arc<NodeService>)>>, Error> {
+        if request.service_name.is_empty() {
+            return Err(Error::refused("Must provide service name"));
+        }
         let filter = RowFilter::parse(&request.filter, filter::SERVICE_NODE)?;
         let query = request.clone();
         self.read(
@@ -175,6 +178,9 @@ impl Api {
         &self,
         request: &NodeSpecificRequest,
     ) -> Result<Answer<Option<NodeWithServices>>, Error> {
+        if request.node.is_empty() {
+            return Err(Error::refused("Must provide node"));
+        }
         let filter = RowFilter::parse(&request.filter, filter::SERVICE)?;
         let (name, key) = (request.node.clone(), request.node.clone());
         self.read(

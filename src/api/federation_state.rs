@@ -92,7 +92,7 @@ impl Api {
             "upsert" => FederationCommand::Upsert(record),
             "delete" => FederationCommand::Delete(record.datacenter),
             other => {
-                let text = format!("Invalid federation state operation type: {other}");
+                let text = format!("Invalid federation state operation: {other}");
                 return Err(Error::refused(text));
             }
         };

@@ -23,6 +23,9 @@ impl Api {
         &self,
         request: &ServiceSpecificRequest,
     ) -> Result<Answer<Vec<CheckServiceNode>>, Error> {
+        if request.service_name.is_empty() {
+            return Err(Error::refused("Must provide service name"));
+        }
         let filter = RowFilter::parse(&request.filter, filter::INSTANCE)?;
         let query = request.clone();
         self.read(

@@ -64,6 +64,7 @@ impl FromStr for ConfigKind {
 pub struct ProxyDefaults {
     pub kind: String,
     pub name: String,
+    pub meta: BTreeMap<String, String>,
     pub config: BTreeMap<String, Value>,
     pub mesh_gateway: MeshGatewayConfig,
     pub expose: ExposeConfig,
@@ -77,6 +78,7 @@ pub struct ProxyDefaults {
 pub struct ServiceDefaults {
     pub kind: String,
     pub name: String,
+    pub meta: BTreeMap<String, String>,
     pub protocol: String,
     pub mesh_gateway: MeshGatewayConfig,
     pub expose: ExposeConfig,
@@ -121,6 +123,7 @@ pub struct ResolverFailover {
 pub struct ServiceResolver {
     pub kind: String,
     pub name: String,
+    pub meta: BTreeMap<String, String>,
     pub default_subset: String,
     pub subsets: BTreeMap<String, ResolverSubset>,
     pub redirect: Option<ResolverRedirect>,

@@ -1,8 +1,8 @@
 //! The msgpack dialect of Go's net/rpc (go-msgpack before the 2013 revision of the format).
 //!
 //! Out: strings and byte strings in the raw family (`a0`-`bf`, `da`, `db`) only, integers in their smallest
-//! form, structs as maps, keys of structs and maps sorted bytewise; an empty list or map that is the field of a
-//! struct is nil, Go's zero value, unless it stands in a `Some` (inside lists and maps it stays what it is). In: all of that, and also `str8`, the
+//! form, structs as maps, keys of structs and maps sorted bytewise; empty bytes, lists and maps that are fields of a
+//! struct are nil, Go's zero value, unless in a `Some` (inside lists and maps they stay what they are). In: all of that, and also `str8`, the
 //! `bin` family, keys in any order, unknown keys, structs as arrays, and nil in the place of anything, which
 //! then takes its default. Types say what they are with serde; a Go `time.Time` serialises as 15 bytes through
 //! `serialize_bytes`. `is_human_readable()` is false on both sides.

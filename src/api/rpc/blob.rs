@@ -125,7 +125,8 @@ pub(super) fn of_kind(
     #[serde(rename_all = "PascalCase")]
     struct Entries<'a> {
         kind: &'a str,
-        entries: Vec<Wire<'a>>,
+        /// A list even when there is none.
+        entries: Option<Vec<Wire<'a>>>,
         index: Index,
         last_contact: GoDuration,
         known_leader: bool,
@@ -136,7 +137,7 @@ pub(super) fn of_kind(
         codec::append(out, kind)?;
         let entries = Entries {
             kind,
-            entries: entries.iter().map(|e| wire(e)).collect::<Result<_, _>>()?,
+            entries: Some(entries.iter().map(|e| wire(e)).collect::<Result<_, _>>()?),
             index: meta.index,
             last_contact: meta.last_contact,
             known_leader: meta.known_leader,

@@ -71,14 +71,15 @@ pub(super) struct IndexedNodeServices {
 #[serde(rename_all = "PascalCase")]
 struct NodeServices {
     node: Arc<Node>,
-    services: BTreeMap<ServiceId, Arc<NodeService>>,
+    /// `{}` when there is none.
+    services: Option<BTreeMap<ServiceId, Arc<NodeService>>>,
 }
 
 impl IndexedNodeServices {
     pub(super) fn of(row: Option<(Arc<Node>, Vec<Arc<NodeService>>)>, meta: QueryMeta) -> Self {
         let services = row.map(|(node, services)| NodeServices {
             node,
-            services: services.into_iter().map(|s| (s.id.clone(), s)).collect(),
+            services: Some(services.into_iter().map(|s| (s.id.clone(), s)).collect()),
         });
         Self {
             node_services: services,

@@ -169,6 +169,9 @@ impl<'a, 'b> ser::Serializer for &'b mut Serializer<'a> {
     }
 
     fn serialize_bytes(self, v: &[u8]) -> Result<(), Error> {
+        if v.is_empty() && self.field {
+            return self.serialize_unit();
+        }
         write_raw(self.out, v)
     }
 
