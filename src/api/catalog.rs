@@ -5,8 +5,8 @@ use crate::api::error::Error;
 use crate::api::filter::{self, RowFilter};
 use crate::api::read::Answer;
 use crate::api::register;
-use crate::local::definition::useless_federation_mark;
 use crate::api::service_node::ServiceNode;
+use crate::local::definition::useless_federation_mark;
 use crate::model::catalog::StringMap;
 use crate::model::query::{
     DcSpecificRequest, DeregisterRequest, NodeSpecificRequest, RegisterRequest,

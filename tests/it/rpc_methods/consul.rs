@@ -426,6 +426,14 @@ fn config_entries() -> Calls {
             delete,
             config_request(
                 "delete",
+                "service-resolver",
+                &named("service-resolver", "web"),
+            ),
+        ),
+        (
+            delete,
+            config_request(
+                "delete",
                 "proxy-defaults",
                 &named("proxy-defaults", "global"),
             ),
