@@ -74,12 +74,15 @@ async fn until_leader(target: &Target, tls: &Tls, folder: &Path) {
     loop {
         let answer = async {
             let session = Session::connect(target, tls, PATIENCE).await?;
-            session
-                .call_with::<_, String>("Status.Leader", &(), PATIENCE)
-                .await
+            let query = serde_json::json!({ "Datacenter": "dc1" });
+            let services: Value = session
+                .call_with("Catalog.ListServices", &query, PATIENCE)
+                .await?;
+            let listed = services.get("Services");
+            Ok::<_, ClientError>(listed.is_some_and(|names| names.get("consul").is_some()))
         };
         match answer.await {
-            Ok(leader) if !leader.is_empty() => return,
+            Ok(true) => return, // It leads and has registered itself.
             other if start.elapsed() > 2 * PATIENCE => {
                 let log = std::fs::read_to_string(folder.join("consul.log")).unwrap_or_default();
                 panic!("no leader: {other:?}\n{log}");
