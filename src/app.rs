@@ -112,6 +112,9 @@ impl App {
         }
         let local = open_local(config, id.clone()).await?;
         let consensus = Consensus::open(settings::consensus(config, id.clone())).await?;
+        if let Some(dir) = &config.data_dir {
+            data_dir::keep(dir, &id)?;
+        }
         let mut app = Self {
             consensus,
             tasks: JoinSet::new(),

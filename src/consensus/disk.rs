@@ -13,6 +13,7 @@ use redb::{Database, ReadableDatabase, StorageBackend, TableDefinition, WriteTra
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fs::{self, File, TryLockError};
+use std::io::Write as _;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -97,8 +98,15 @@ impl Disk {
                     "it is missing, but there are snapshots",
                 ));
             }
+            if lock.metadata().map_err(Error::io("read", dir))?.len() > 0 {
+                return Err(Error::damaged(
+                    &path,
+                    "it is missing, but this server had one",
+                ));
+            }
             create(dir, &path, node)?;
         }
+        mark(&lock, dir)?;
         if fs::metadata(&path).is_ok_and(|file| file.len() == 0) {
             return Err(Error::damaged(&path, "the file is empty"));
         }
@@ -314,6 +322,18 @@ fn create(dir: &Path, path: &Path, node: &NodeId) -> Result<(), Error> {
     fill().map_err(|error| Error::io("create", &fresh)(io_error(error)))?;
     fs::rename(&fresh, path).map_err(Error::io("create", path))?;
     sync_dir(dir)
+}
+
+/// Notes in the lock file that there is a database, so that a lost one is never taken for a first start.
+fn mark(mut lock: &File, dir: &Path) -> Result<(), Error> {
+    let mut write = || {
+        if lock.metadata()?.len() == 0 {
+            lock.write_all(b"raft.db was made in this directory\n")?;
+            lock.sync_all()?;
+        }
+        Ok(())
+    };
+    write().map_err(Error::io("write the lock file in", dir))
 }
 
 /// Makes a rename or a new file in `dir` durable.

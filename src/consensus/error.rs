@@ -41,14 +41,14 @@ pub enum Error {
         ours: String,
     },
     /// The directory or a file in it cannot be read or written.
-    #[error("cannot {action} {}: {source}; check data_dir, its owner and its free space", path.display())]
+    #[error("cannot {action} {}: {reason}; check data_dir, its owner and its free space", path.display())]
     Io {
         /// What was tried.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
         /// The system's answer.
-        source: std::io::Error,
+        reason: std::io::Error,
     },
     /// A file is damaged. Nothing was changed on disk.
     #[error(
@@ -93,10 +93,10 @@ impl Error {
     }
 
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
-        move |source| Self::Io {
+        move |reason| Self::Io {
             action,
             path: path.to_owned(),
-            source,
+            reason,
         }
     }
 

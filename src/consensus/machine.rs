@@ -241,8 +241,8 @@ async fn keep(keep: &Keep, meta: SnapshotMeta, bytes: Vec<u8>) -> Result<(), Sto
         let (files, saved) = (files.clone(), what.clone());
         match blocking(move || files.save(&saved.0, &saved.1)).await {
             Ok(()) => return Ok(()),
-            Err(Error::Io { source, path, .. }) if is_full(&source) => {
-                tracing::error!(path = %path.display(), error = %source, "no space for a snapshot; trying again");
+            Err(Error::Io { reason, path, .. }) if is_full(&reason) => {
+                tracing::error!(path = %path.display(), error = %reason, "no space for a snapshot; trying again");
                 tokio::time::sleep(RETRY).await;
             }
             Err(error) => {

@@ -54,14 +54,14 @@ pub struct StoredStatus {
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The system refused.
-    #[error("cannot {action} {}: {source}", path.display())]
+    #[error("cannot {action} {}: {reason}", path.display())]
     Io {
         /// What was tried.
         action: &'static str,
         /// The file.
         path: PathBuf,
         /// Why not.
-        source: io::Error,
+        reason: io::Error,
     },
     /// The content is not what was written.
     #[error(
@@ -184,11 +184,11 @@ fn place(folder: &Path, id: &str) -> PathBuf {
     folder.join(name)
 }
 
-fn failed(action: &'static str, path: &Path, source: io::Error) -> FileError {
+fn failed(action: &'static str, path: &Path, reason: io::Error) -> FileError {
     FileError::Io {
         action,
         path: path.to_owned(),
-        source,
+        reason,
     }
 }
 
@@ -267,9 +267,11 @@ fn read_all<T: DeserializeOwned>(folder: &Path, problems: &mut Vec<FileError>) -
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> Result<T, FileError> {
-    let size = fs::metadata(path)
-        .map_err(|e| failed("read", path, e))?
-        .len();
+    let about = fs::metadata(path).map_err(|e| failed("read", path, e))?;
+    if !about.is_file() {
+        return Err(damaged(path, "it is no file")); // Reading a pipe could wait for ever.
+    }
+    let size = about.len();
     if size > FILE_LIMIT {
         return Err(damaged(path, format!("it has {size} bytes")));
     }

@@ -8,14 +8,14 @@ use rustls::CertificateError;
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A configured file or directory cannot be read.
-    #[error("{key}: cannot read {path:?}: {source}; check the path and its permissions")]
+    #[error("{key}: cannot read {path:?}: {reason}; check the path and its permissions")]
     Read {
         /// The configuration key.
         key: &'static str,
         /// The file or directory.
         path: PathBuf,
         /// What the system says.
-        source: std::io::Error,
+        reason: std::io::Error,
     },
     /// A PEM file holds nothing of the kind it is configured for.
     #[error("{key}: {path:?} holds no {wanted} in PEM form{hint}")]

@@ -37,14 +37,14 @@ pub enum ListenError {
         address: SocketAddr,
     },
     /// Everything else, for example a port below 1024 without the right to it.
-    #[error("{key}: cannot listen on {address}: {source}")]
+    #[error("{key}: cannot listen on {address}: {reason}")]
     Other {
         /// The configuration key of the port.
         key: &'static str,
         /// The address.
         address: SocketAddr,
         /// What the system says.
-        source: io::Error,
+        reason: io::Error,
     },
 }
 
@@ -53,13 +53,13 @@ pub enum ListenError {
 /// # Errors
 /// Names the key, the address and what to do.
 pub fn listen(address: SocketAddr, key: &'static str) -> Result<TcpListener, ListenError> {
-    open(address).map_err(|source| match source.kind() {
+    open(address).map_err(|reason| match reason.kind() {
         ErrorKind::AddrInUse => ListenError::InUse { key, address },
         ErrorKind::AddrNotAvailable => ListenError::NotLocal { key, address },
         _ => ListenError::Other {
             key,
             address,
-            source,
+            reason,
         },
     })
 }

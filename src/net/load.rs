@@ -68,10 +68,10 @@ pub(super) fn roots(
 }
 
 fn files_of(directory: &Path) -> Result<Vec<PathBuf>, TlsError> {
-    let unreadable = |source| TlsError::Read {
+    let unreadable = |reason| TlsError::Read {
         key: "ca_path",
         path: directory.to_owned(),
-        source,
+        reason,
     };
     let mut files = Vec::new();
     for entry in fs::read_dir(directory).map_err(unreadable)? {
@@ -110,10 +110,10 @@ pub(super) fn own(cert: &Path, key: &Path, now: SystemTime) -> Result<Arc<Certif
 }
 
 fn read(key: &'static str, path: &Path) -> Result<Vec<u8>, TlsError> {
-    fs::read(path).map_err(|source| TlsError::Read {
+    fs::read(path).map_err(|reason| TlsError::Read {
         key,
         path: path.to_owned(),
-        source,
+        reason,
     })
 }
 

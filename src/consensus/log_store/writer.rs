@@ -194,7 +194,7 @@ impl Loop {
 
     fn try_again(&self, changes: &[Change], committed: Option<LogId>) -> io::Result<()> {
         self.disk.reopen().map_err(|error| match error {
-            Error::Io { source, .. } => source,
+            Error::Io { reason, .. } => reason,
             // A file that cannot even be repaired for want of space must not be called damaged.
             other => io::Error::new(io::ErrorKind::StorageFull, other.to_string()),
         })?;
