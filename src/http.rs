@@ -15,6 +15,7 @@ pub mod cache;
 pub mod catalog;
 pub mod config_entry;
 pub mod connect;
+mod conversation;
 pub mod decode;
 pub mod error;
 pub mod health;

@@ -8,6 +8,7 @@ use crate::net::Tls;
 use crate::telemetry::Quiet;
 use futures_util::future::BoxFuture;
 use futures_util::stream;
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::net::Ipv4Addr;
 use std::net::SocketAddr;
@@ -150,6 +151,10 @@ async fn open(
     let handshake = Stream::accept_tls(tcp, tls.grpc_server()?);
     let error = match tokio::time::timeout(HANDSHAKE, handshake).await {
         Ok(Ok(stream)) => return Some(stream),
+        Ok(Err(error)) if error.kind() == ErrorKind::UnexpectedEof => {
+            debug!(%peer, "gRPC: the client closed the connection before TLS was set up");
+            return None; // A port probe, or a health check of a load balancer.
+        }
         Ok(Err(error)) => net::describe_handshake(&error),
         Err(_) => format!("it was not done within {HANDSHAKE:?}"),
     };

@@ -1,12 +1,15 @@
 //! Listeners and connections: limits, TLS and orderly ends.
 
 use crate::api::Api;
+use crate::http::conversation::{Conversation, HalfClosed};
 use crate::http::limit::{Admission, ClientLimit};
+use crate::http::request::Query;
 use crate::http::routes;
 use crate::http::service::{BODY_TIMEOUT, Service};
 use crate::http::table::Route;
 use crate::net;
 use crate::telemetry::Quiet;
+use bytes::Bytes;
 use http::HeaderMap;
 use http_body_util::Full;
 use hyper::server::conn::{http1, http2};
@@ -15,6 +18,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use ipnet::IpNet;
 use rustls::ServerConfig;
 use std::convert::Infallible;
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr};
 use std::pin::pin;
 use std::sync::Arc;
@@ -30,6 +34,9 @@ use tokio_util::task::TaskTracker;
 
 /// How long the end of a server waits for the requests that it still answers.
 const DRAIN: Duration = Duration::from_secs(5);
+
+/// How long idle connections may take to close themselves at the end of the server.
+const GOODBYE: Duration = Duration::from_secs(1);
 
 /// How long accepting pauses when the system has no more descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -183,6 +190,11 @@ impl Server {
                     false => self.http1(stream, remote, stop).await,
                 };
             }
+            Ok(Err(error)) if error.kind() == ErrorKind::UnexpectedEof => {
+                // A port probe, or a health check of a load balancer.
+                tracing::debug!(client = %remote, "closed before TLS was set up");
+                return;
+            }
             Ok(Err(error)) => net::describe_handshake(&error),
             Err(_) => format!("it was not done within {limit:?}"),
         };
@@ -195,9 +207,16 @@ impl Server {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        let conversation = Conversation::default();
+        let stream = HalfClosed::new(stream, conversation.clone());
         let service = service_fn(|request| {
-            let service = self.service.clone();
-            async move { Ok::<_, Infallible>(service.respond(request, remote).await) }
+            let under_way = conversation.begin();
+            let answer = respond(self.service.clone(), request, remote, stop.clone());
+            async move {
+                let answer = answer.await;
+                drop(under_way);
+                Ok::<_, Infallible>(answer)
+            }
         });
         let mut connection = pin!(
             http1::Builder::new()
@@ -207,7 +226,8 @@ impl Server {
                 .max_buf_size(64 * 1024)
                 .serve_connection(TokioIo::new(stream), service)
         );
-        let mut stopping = false;
+        let mut goodbye = pin!(goodbye(&stop));
+        let (mut stopping, mut parted) = (false, false);
         loop {
             tokio::select! {
                 ended = connection.as_mut() => {
@@ -215,6 +235,12 @@ impl Server {
                         tracing::debug!(client = %remote, %error, "HTTP connection failed");
                     }
                     return;
+                }
+                () = goodbye.as_mut(), if !parted => {
+                    parted = true;
+                    if conversation.is_idle() {
+                        return;
+                    }
                 }
                 () = stop.cancelled(), if !stopping => {
                     stopping = true;
@@ -229,11 +255,15 @@ impl Server {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let asked = AtomicBool::new(false);
+        let conversation = Conversation::default();
         let service = service_fn(|request| {
             asked.store(true, Ordering::Relaxed);
-            let service = self.service.clone();
+            let under_way = conversation.begin();
+            let answer = respond(self.service.clone(), request, remote, stop.clone());
             async move {
-                Ok::<http::Response<Full<_>>, Infallible>(service.respond(request, remote).await)
+                let answer = answer.await;
+                drop(under_way);
+                Ok::<_, Infallible>(answer)
             }
         });
         let mut connection = pin!(
@@ -245,7 +275,8 @@ impl Server {
         );
         // Pings of HTTP/2 begin after the client's preface only; before it a silent client must be cut off otherwise.
         let mut silent = pin!(sleep(self.settings.header_timeout));
-        let (mut waiting, mut stopping) = (true, false);
+        let mut goodbye = pin!(goodbye(&stop));
+        let (mut waiting, mut stopping, mut parted) = (true, false, false);
         loop {
             tokio::select! {
                 ended = connection.as_mut() => {
@@ -253,6 +284,12 @@ impl Server {
                         tracing::debug!(client = %remote, %error, "HTTP/2 connection failed");
                     }
                     return;
+                }
+                () = goodbye.as_mut(), if !parted => {
+                    parted = true;
+                    if conversation.is_idle() {
+                        return;
+                    }
                 }
                 () = silent.as_mut(), if waiting => {
                     waiting = false;
@@ -268,6 +305,35 @@ impl Server {
             }
         }
     }
+}
+
+/// Answers a request. A reader that waits for a change is told when the server stops; all others get their answer.
+async fn respond(
+    service: Arc<Service>,
+    request: http::Request<hyper::body::Incoming>,
+    remote: IpAddr,
+    stop: CancellationToken,
+) -> http::Response<Full<Bytes>> {
+    let query = request.uri().query().unwrap_or_default();
+    let waits = request.method() == http::Method::GET && Query::parse(query).has("index");
+    let answer = service.respond(request, remote);
+    if !waits {
+        return answer.await;
+    }
+    tokio::select! {
+        answer = answer => answer,
+        () = stop.cancelled() => {
+            let mut response = http::Response::new(Full::from("The server is shutting down"));
+            *response.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
+            response
+        }
+    }
+}
+
+/// The time after `stop` when clients that are asking nothing are not waited for any longer.
+async fn goodbye(stop: &CancellationToken) {
+    stop.cancelled().await;
+    sleep(GOODBYE).await;
 }
 
 #[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]

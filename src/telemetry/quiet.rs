@@ -11,7 +11,7 @@ use std::time::Instant;
 const QUIET_TIME: Duration = Duration::from_secs(10);
 
 /// Things that are told apart; beyond that, all further ones share one line.
-const REMEMBERED: usize = 256;
+const REMEMBERED: usize = 64;
 
 /// What was said, and how often it was not said since.
 #[derive(Debug)]

@@ -45,6 +45,9 @@ const PREFACE_LEN: usize = 24;
 /// How long a client may take for them.
 const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long clients may take to close their connections at the end, when all streams have ended already.
+const GOODBYE: Duration = Duration::from_secs(1);
+
 /// What can be set.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
@@ -297,7 +300,11 @@ where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let connections = connections.map(|(io, peer)| Ok::<_, Infallible>(Connection::new(io, peer)));
-    tonic::transport::Server::builder()
+    let goodbye = async {
+        shutdown.cancelled().await;
+        tokio::time::sleep(GOODBYE).await;
+    };
+    let served = tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
         .max_concurrent_streams(MAX_STREAMS_PER_CONNECTION)
@@ -305,8 +312,11 @@ where
         .initial_connection_window_size(CONNECTION_WINDOW)
         .http2_max_header_list_size(MAX_HEADER_LIST)
         .add_routes(routes)
-        .serve_with_incoming_shutdown(connections, shutdown.cancelled_owned())
-        .await
+        .serve_with_incoming_shutdown(connections, shutdown.clone().cancelled_owned());
+    tokio::select! {
+        ended = served => ended,
+        () = goodbye => Ok(()),
+    }
 }
 
 /// The address of the other end, as the services see it.
