@@ -7,6 +7,7 @@ pub mod filter;
 pub mod http;
 pub mod raft;
 pub mod rpc;
+pub mod rpc_front;
 pub mod xds;
 
 use crate::config;

@@ -13,6 +13,8 @@ mod envoy_delivery;
 mod envoy_loss;
 mod envoy_refusal;
 mod envoy_registration;
+mod fuzz;
+mod hostile;
 mod http_api;
 mod probe;
 mod rpc_methods;

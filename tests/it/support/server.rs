@@ -36,6 +36,7 @@ pub(crate) struct Server {
     child: Option<Child>,
     dir: tempfile::TempDir,
     config: Value,
+    wrapper: Vec<String>,
     pub(crate) address: Ipv4Addr,
 }
 
@@ -74,6 +75,7 @@ impl Server {
             child: None,
             dir,
             config,
+            wrapper: Vec::new(),
             address,
         }
     }
@@ -87,7 +89,9 @@ impl Server {
             .create(true)
             .open(self.path("log"))
             .unwrap();
-        let child = Command::new(binary())
+        let mut parts = self.wrapper.iter().map(String::as_str).chain([binary()]);
+        let child = Command::new(parts.next().unwrap())
+            .args(parts)
             .args(["agent", "-config-file"])
             .arg(&file)
             .stdin(Stdio::null())
@@ -96,6 +100,46 @@ impl Server {
             .spawn()
             .unwrap();
         self.child = Some(child);
+    }
+
+    /// Starts the process through `wrapper`, a command that runs the one behind it.
+    pub(crate) fn spawn_through(&mut self, wrapper: &[&str]) {
+        self.wrapper = wrapper.iter().map(|part| (*part).to_owned()).collect();
+        self.spawn();
+    }
+
+    /// Changes a key of the configuration for the next start or reload.
+    pub(crate) fn set(&mut self, key: &str, value: Value) {
+        self.config[key] = value;
+        std::fs::write(self.path("agent.json"), self.config.to_string()).unwrap();
+    }
+
+    /// Sends a signal to the process.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_raw(self.pid().try_into().unwrap()).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// Waits until the process ends by itself: its exit code, and how long that took.
+    #[track_caller]
+    pub(crate) fn wait_for_end(&mut self) -> (Option<i32>, Duration) {
+        let start = Instant::now();
+        let mut child = self.child.take().unwrap();
+        while start.elapsed() < PATIENCE {
+            if let Some(status) = child.try_wait().unwrap() {
+                return (status.code(), start.elapsed());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.child = Some(child);
+        panic!("the process did not end");
+    }
+
+    /// Lines of the log with this level.
+    pub(crate) fn lines(&self, level: &str) -> Vec<String> {
+        let log = self.log();
+        let lines = log.lines().filter(|line| line.contains(level));
+        lines.map(str::to_owned).collect()
     }
 
     /// Waits until the server leads and its own service is registered.
