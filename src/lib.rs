@@ -19,6 +19,7 @@
 //! | module | what it does |
 //! | --- | --- |
 //! | [`model`] | nouns and ids, as they stand on the wire |
+//! | [`codec`] | the msgpack dialect of Go peers, in RPC and gossip |
 //! | [`proto`] | generated protobuf code |
 //! | [`net`] | TLS settings, ALPN names, listeners |
 //! | [`store`] | the replicated state, its commands, topics and snapshots |
@@ -82,6 +83,7 @@ pub mod app;
 pub mod bootstrap;
 pub mod ca;
 pub mod cli;
+pub mod codec;
 pub mod config;
 pub mod consensus;
 pub mod federation;

@@ -7,12 +7,11 @@
 //!                                         \-> Incoming: raft, snapshots, gossip of other datacenters
 //! ```
 //!
-//! `codec` is the msgpack dialect of Go's net/rpc, `client` the calling side. `route` decides what a byte or a
+//! [`crate::codec`] is the msgpack dialect, `client` the calling side. `route` decides what a byte or a
 //! name means, without any I/O. Nothing here knows a method by name (but for the two that a peer without a
 //! certificate may call), nor what a body means.
 
 pub mod client;
-pub mod codec;
 pub mod error;
 mod limits;
 mod mux;
@@ -71,7 +70,7 @@ pub enum Transport {
 
 /// Answers the calls that arrive on the RPC port.
 pub trait Handler: Clone + Send + Sync + 'static {
-    /// Answers one call; `body` and the reply are one msgpack value each (see [`codec`]).
+    /// Answers one call; `body` and the reply are one msgpack value each (see [`crate::codec`]).
     ///
     /// The future is dropped when the caller's connection or stream ends.
     ///

@@ -9,6 +9,7 @@ mod rows;
 
 use crate::api::Api;
 use crate::api::error::Error;
+use crate::codec;
 use crate::model::query::{
     ChecksInStateRequest, ConfigEntryQuery, DatacenterIndexedCheckServiceNodes, DcSpecificRequest,
     DeregisterRequest, FederationStateQuery, FederationStateRequest, FederationStateResponse,
@@ -18,7 +19,6 @@ use crate::model::query::{
 };
 use crate::model::{Datacenter, QueryMeta, Timestamp};
 use crate::net::PeerIdentity;
-use crate::rpc::codec;
 use crate::rpc::{CallContext, Handler, RpcError};
 use bytes::Bytes;
 use serde::Serialize;

@@ -11,14 +11,14 @@ use anyhow::bail;
 use clap::ValueEnum;
 
 use crate::cli::block_on;
+use crate::codec;
+use crate::codec::Value;
 use crate::model::duration::GoDuration;
 use crate::net::Tls;
 use crate::net::TlsSettings;
 use crate::rpc::Security;
 use crate::rpc::Session;
 use crate::rpc::Target;
-use crate::rpc::codec;
-use crate::rpc::codec::Value;
 
 /// Flags of `rpc`.
 #[derive(Debug, clap::Args)]

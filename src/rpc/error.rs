@@ -1,6 +1,6 @@
 //! Why a call got no answer.
 
-use crate::rpc::codec;
+use crate::codec;
 
 /// Why a call was not answered, as the server side says it. The texts are those of Go's net/rpc.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

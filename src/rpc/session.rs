@@ -11,15 +11,15 @@ use tokio::task::JoinError;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::codec;
+use crate::codec::FrameReader;
+use crate::codec::ReadError;
 use crate::hooks::Edition;
 use crate::rpc::CallContext;
 use crate::rpc::Handler;
 use crate::rpc::MAX_BODY;
 use crate::rpc::RpcError;
 use crate::rpc::Transport;
-use crate::rpc::codec;
-use crate::rpc::codec::FrameReader;
-use crate::rpc::codec::ReadError;
 use crate::rpc::route::is_insecure_method;
 use crate::rpc::wire::EMPTY_BODY;
 use crate::rpc::wire::RequestHeader;

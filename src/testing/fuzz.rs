@@ -10,14 +10,14 @@ pub mod rpc;
 pub mod rpc_front;
 pub mod xds;
 
+use crate::codec;
+use crate::codec::Scanner;
+use crate::codec::Value;
 use crate::config;
 use crate::config::host::Host;
 use crate::model::catalog::CheckServiceNode;
 use crate::model::federation_state::FederationState;
 use crate::rpc::MAX_BODY;
-use crate::rpc::codec;
-use crate::rpc::codec::Scanner;
-use crate::rpc::codec::Value;
 
 /// A configuration text, HCL or JSON, through reading and all rules.
 pub fn fuzz_config(data: &[u8]) {

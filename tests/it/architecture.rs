@@ -10,10 +10,11 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("telemetry", &[]),
     ("hooks", &["model"]),
+    ("codec", &[]),
     ("proto", &[]),
     ("net", &["model"]),
     ("store", &["model"]),
-    ("rpc", &["model", "net"]),
+    ("rpc", &["model", "codec", "net"]),
     ("consensus", &["model", "net", "store", "rpc"]),
     ("ca", &["model", "store", "rpc", "consensus"]),
     ("federation", &["model", "store", "rpc", "consensus"]),
@@ -24,7 +25,16 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("xds", &["model", "proto", "store", "proxycfg"]),
     (
         "api",
-        &["model", "net", "store", "rpc", "consensus", "ca", "local"],
+        &[
+            "model",
+            "codec",
+            "net",
+            "store",
+            "rpc",
+            "consensus",
+            "ca",
+            "local",
+        ],
     ),
     ("http", &["model", "proto", "net", "api"]),
     ("operator", &["model", "proto", "api"]),
@@ -68,7 +78,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ),
     (
         "cli",
-        &["model", "net", "rpc", "bootstrap", "config", "app"],
+        &["model", "codec", "net", "rpc", "bootstrap", "config", "app"],
     ),
 ];
 

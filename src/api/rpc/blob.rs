@@ -11,11 +11,11 @@
 //!
 //! A proxy-defaults entry marshals itself once more: it is a raw string with its map inside.
 
+use crate::codec;
 use crate::model::{
     ConfigEntry, ConfigKind, Datacenter, GoDuration, Index, ProxyDefaults, QueryMeta,
 };
 use crate::rpc::RpcError;
-use crate::rpc::codec;
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

@@ -7,12 +7,12 @@ use std::process::Command;
 use std::process::Stdio;
 use std::time::Instant;
 
+use crossway::codec::Value;
 use crossway::net::Tls;
 use crossway::rpc::ClientError;
 use crossway::rpc::Security;
 use crossway::rpc::Session;
 use crossway::rpc::Target;
-use crossway::rpc::codec::Value;
 
 use super::port::PATIENCE;
 use crate::support::peers;

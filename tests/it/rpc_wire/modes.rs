@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crossway::codec;
 use crossway::hooks::BoxedStream;
 use crossway::hooks::ConnectionKind;
 use crossway::hooks::Edition;
@@ -13,7 +14,6 @@ use crossway::rpc::Plugs;
 use crossway::rpc::Protocol;
 use crossway::rpc::Security;
 use crossway::rpc::Session;
-use crossway::rpc::codec;
 use tokio::io::AsyncReadExt;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;

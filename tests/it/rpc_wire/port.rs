@@ -10,6 +10,8 @@ use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use crossway::codec;
+use crossway::codec::Value;
 use crossway::hooks::Edition;
 use crossway::hooks::Open;
 use crossway::net::Tls;
@@ -23,8 +25,6 @@ use crossway::rpc::Security;
 use crossway::rpc::ServerConfig;
 use crossway::rpc::Session;
 use crossway::rpc::Target;
-use crossway::rpc::codec;
-use crossway::rpc::codec::Value;
 use tokio::io::AsyncRead;
 use tokio::io::AsyncReadExt;
 use tokio::io::AsyncWrite;

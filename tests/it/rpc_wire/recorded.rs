@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crossway::codec;
+use crossway::codec::Value;
 use crossway::model::catalog::CheckServiceNode;
-use crossway::rpc::codec;
-use crossway::rpc::codec::Value;
 use rand::Rng;
 use rand::SeedableRng;
 use rand::rngs::StdRng;

@@ -1,11 +1,11 @@
 //! What happens on a net/rpc stream.
 
+use crossway::codec;
+use crossway::codec::Value;
 use crossway::rpc::ClientError;
 use crossway::rpc::MAX_BODY;
 use crossway::rpc::Security;
 use crossway::rpc::Session;
-use crossway::rpc::codec;
-use crossway::rpc::codec::Value;
 use tokio::io::AsyncWriteExt;
 
 use super::port::Lab;

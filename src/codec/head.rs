@@ -1,6 +1,6 @@
 //! The first bytes of a msgpack value: what it is and how long.
 
-use crate::rpc::codec::Error;
+use crate::codec::Error;
 
 /// What a value is, and for scalars its value.
 #[derive(Debug, Clone, Copy, PartialEq)]

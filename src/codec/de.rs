@@ -7,12 +7,12 @@ use std::borrow::Cow;
 use serde::de;
 use serde::de::Visitor;
 
-use crate::rpc::codec::Error;
-use crate::rpc::codec::MAX_DEPTH;
-use crate::rpc::codec::de::access::Items;
-use crate::rpc::codec::de::access::Variant;
-use crate::rpc::codec::head;
-use crate::rpc::codec::head::Head;
+use crate::codec::Error;
+use crate::codec::MAX_DEPTH;
+use crate::codec::de::access::Items;
+use crate::codec::de::access::Variant;
+use crate::codec::head;
+use crate::codec::head::Head;
 
 /// Structs that any input may hold; more need input to match.
 const FREE_STRUCTS: usize = 1024;

@@ -1,4 +1,4 @@
-//! The msgpack dialect of Go's net/rpc (go-msgpack before the 2013 revision of the format).
+//! The msgpack dialect of Go peers, in net/rpc, Raft and gossip (go-msgpack before the 2013 revision of the format).
 //!
 //! Out: strings and byte strings in the raw family (`a0`-`bf`, `da`, `db`) only, integers in their smallest
 //! form, structs as maps, keys of structs and maps sorted bytewise; empty bytes, lists and maps that are fields of a

@@ -358,7 +358,7 @@ proptest! {
 /// Everything that was recorded between a client and a real Consul 1.8.7, request and response headers and bodies.
 #[test]
 fn recorded_values_keep_their_bytes() {
-    let text = include_str!("../../../tests/data/wire/rpc/calls.json");
+    let text = include_str!("../../tests/data/wire/rpc/calls.json");
     let calls: BTreeMap<String, Vec<BTreeMap<String, Vec<String>>>> =
         serde_json::from_str(text).unwrap();
     let mut seen = 0;

@@ -5,10 +5,10 @@ use std::ops::Range;
 use serde::ser;
 use serde::ser::Serialize;
 
-use crate::rpc::codec::Error;
-use crate::rpc::codec::ser::Serializer;
-use crate::rpc::codec::ser::write_array_length;
-use crate::rpc::codec::ser::write_map_length;
+use crate::codec::Error;
+use crate::codec::ser::Serializer;
+use crate::codec::ser::write_array_length;
+use crate::codec::ser::write_map_length;
 
 /// Replaces a head written for `hint` entries at `start` by one for `len`.
 fn correct_head(out: &mut Vec<u8>, start: usize, body: usize, head: &[u8]) {
@@ -19,7 +19,7 @@ fn correct_head(out: &mut Vec<u8>, start: usize, body: usize, head: &[u8]) {
 const NIL: &[u8] = &[0xc0];
 
 /// An array that is being written.
-pub(in crate::rpc::codec) struct Array<'a> {
+pub(in crate::codec) struct Array<'a> {
     ser: Serializer<'a>,
     start: usize,
     body: usize,
@@ -120,7 +120,7 @@ impl ser::SerializeTupleVariant for Array<'_> {
 }
 
 /// A map or struct that is being written; its entries are put in order at the end.
-pub(in crate::rpc::codec) struct Map<'a> {
+pub(in crate::codec) struct Map<'a> {
     ser: Serializer<'a>,
     start: usize,
     body: usize,

@@ -9,7 +9,7 @@ use serde::Serializer;
 use serde::de;
 use serde::ser::SerializeMap;
 
-use crate::rpc::codec::Error;
+use crate::codec::Error;
 
 /// A msgpack value of any shape, for what is passed on or shown without being understood.
 #[derive(Debug, Clone, PartialEq)]

@@ -8,10 +8,10 @@ use bytes::BytesMut;
 use tokio::io::AsyncRead;
 use tokio::io::AsyncReadExt;
 
-use crate::rpc::codec::Error;
-use crate::rpc::codec::MAX_DEPTH;
-use crate::rpc::codec::head;
-use crate::rpc::codec::head::Head;
+use crate::codec::Error;
+use crate::codec::MAX_DEPTH;
+use crate::codec::head;
+use crate::codec::head::Head;
 
 /// Finds the end of one value in bytes that arrive bit by bit; looks at no byte twice.
 #[derive(Debug, Default)]

@@ -5,10 +5,10 @@ mod compound;
 use serde::ser;
 use serde::ser::Serialize;
 
-use crate::rpc::codec::Error;
-use crate::rpc::codec::MAX_DEPTH;
-use crate::rpc::codec::ser::compound::Array;
-use crate::rpc::codec::ser::compound::Map;
+use crate::codec::Error;
+use crate::codec::MAX_DEPTH;
+use crate::codec::ser::compound::Array;
+use crate::codec::ser::compound::Map;
 
 /// Writes values to the end of a buffer.
 pub(super) struct Serializer<'a> {

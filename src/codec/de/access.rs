@@ -3,8 +3,8 @@
 use serde::de;
 use serde::de::Visitor;
 
-use crate::rpc::codec::Error;
-use crate::rpc::codec::de::Deserializer;
+use crate::codec::Error;
+use crate::codec::de::Deserializer;
 
 /// The items of an array or the pairs of a map.
 pub(super) struct Items<'a, 'de> {
