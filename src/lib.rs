@@ -22,6 +22,7 @@
 //! | [`codec`] | the msgpack dialect of Go peers, in RPC and gossip |
 //! | [`proto`] | generated protobuf code |
 //! | [`net`] | TLS settings, ALPN names, listeners |
+//! | [`gossip`] | members of a pool: the wire of memberlist and serf |
 //! | [`store`] | the replicated state, its commands, topics and snapshots |
 //! | [`rpc`] | port 8300: first byte and ALPN, yamux, net/rpc msgpack; client |
 //! | [`consensus`] | Raft behind one handle; the only writer of the store |
@@ -87,6 +88,7 @@ pub mod codec;
 pub mod config;
 pub mod consensus;
 pub mod federation;
+pub mod gossip;
 pub mod hooks;
 pub mod http;
 pub mod local;

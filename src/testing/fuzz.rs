@@ -4,6 +4,7 @@
 
 pub mod agent;
 pub mod filter;
+pub mod gossip;
 pub mod http;
 pub mod raft;
 pub mod rpc;

@@ -13,6 +13,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("codec", &[]),
     ("proto", &[]),
     ("net", &["model"]),
+    ("gossip", &["model", "codec", "net"]),
     ("store", &["model"]),
     ("rpc", &["model", "codec", "net"]),
     ("consensus", &["model", "net", "store", "rpc"]),

@@ -14,6 +14,7 @@ mod envoy_loss;
 mod envoy_refusal;
 mod envoy_registration;
 mod fuzz;
+mod gossip_wire;
 mod hostile;
 mod http_api;
 mod probe;

@@ -1,0 +1,23 @@
+//! Membership of a pool of agents, compatible on the wire with memberlist and serf as Consul 1.8 uses them.
+//!
+//! ```text
+//! UDP, or framed TCP through mesh gateways        TCP, or TLS through mesh gateways
+//!        \-> wire::packet                                \-> wire::stream
+//!               wire::message: ping, ack, suspect, alive, dead ...    push/pull of all states
+//!                      \-> user message: wire::serf: join, leave, events, queries
+//! ```
+//!
+//! [`wire`] turns bytes into messages and back; [`tags`] is what a node says about itself, and [`server_tags`] what
+//! Consul's servers mean by it. Everything here is pure: no clock, no random source, no I/O.
+
+pub mod coordinate;
+pub mod member;
+pub mod server_tags;
+pub mod tags;
+pub mod wire;
+
+pub use coordinate::Coordinate;
+pub use member::Member;
+pub use member::MemberStatus;
+pub use server_tags::ServerTags;
+pub use tags::Tags;
