@@ -1,12 +1,12 @@
 //! Bodies of RPC requests.
 
 use crate::api::rpc::reads_config_request;
+use crate::codec;
 use crate::model::query::{
     ChecksInStateRequest, ConfigEntryQuery, DcSpecificRequest, DeregisterRequest,
     FederationStateQuery, FederationStateRequest, KeyListRequest, KeyRequest, KvsRequest,
     NodeSpecificRequest, RegisterRequest, ServiceDumpRequest, ServiceSpecificRequest,
 };
-use crate::rpc::codec;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

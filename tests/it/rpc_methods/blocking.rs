@@ -3,8 +3,8 @@
 use std::time::Duration;
 use std::time::Instant;
 
-use crossway::rpc::codec;
-use crossway::rpc::codec::Value;
+use crossway::codec;
+use crossway::codec::Value;
 use serde_json::Value as Json;
 use serde_json::json;
 

@@ -9,8 +9,8 @@ use std::process::Stdio;
 use std::time::Duration;
 use std::time::Instant;
 
+use crossway::codec::Value;
 use crossway::rpc::Session;
-use crossway::rpc::codec::Value;
 use serde_json::Value as Json;
 use serde_json::json;
 

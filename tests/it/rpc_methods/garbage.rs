@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crossway::rpc::codec;
-use crossway::rpc::codec::Value;
+use crossway::codec;
+use crossway::codec::Value;
 use rand::Rng;
 use rand::SeedableRng;
 use rand::rngs::StdRng;

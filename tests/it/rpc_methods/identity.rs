@@ -53,7 +53,7 @@ async fn a_state_without_a_time_gets_the_servers() {
     let before = std::time::SystemTime::now();
     server.store_federation_state(&json!({"Datacenter": "dc9"}));
     let query = json!({"Datacenter": "dc9", "TargetDatacenter": "dc1"});
-    let body = crossway::rpc::codec::Value::from_json(&query).unwrap();
+    let body = crossway::codec::Value::from_json(&query).unwrap();
     let reply: crossway::model::query::FederationStateResponse = session
         .call_with(
             "FederationState.Get",

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crossway::rpc::codec;
-use crossway::rpc::codec::Value;
+use crossway::codec;
+use crossway::codec::Value;
 use serde_json::Value as Json;
 use serde_json::json;
 
