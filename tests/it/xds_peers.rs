@@ -30,6 +30,9 @@ fn now() -> Now {
     }
 }
 
+/// What is not held up takes milliseconds; what is waits 15 s for Envoy's own timeout. Nothing in between is a fault.
+const PROMPT: Duration = Duration::from_secs(10);
+
 /// A port that was free a moment ago.
 fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -144,6 +147,15 @@ fn give(server: &XdsServer, resources: &ProxyResources) {
     server.source.ready(key("host-1", "gw"), resources.clone());
 }
 
+/// Gives the resources and waits until the stream has begun to send them: how soon Envoy acknowledges is a matter of
+/// microseconds, so the state on the way there may never be seen.
+async fn give_and_send(server: &XdsServer, resources: &ProxyResources) {
+    let mut changes = server.server.registry().changes();
+    give(server, resources);
+    let sent = tokio::time::timeout(Duration::from_secs(20), changes.changed());
+    sent.await.unwrap().unwrap();
+}
+
 async fn drives_an_envoy(api_type: &str) {
     let Some(program) = peers::find("envoy") else {
         return;
@@ -152,10 +164,9 @@ async fn drives_an_envoy(api_type: &str) {
     let mut resources = gateway(u32::from(free_port()), &["a.dc1.consul", "b.dc1.consul"]);
     give(&server, &resources);
     let envoy = Envoy::start(program, server.address.port(), api_type);
-    until(&server, &envoy, SyncState::Syncing, 1).await;
     let sync = until(&server, &envoy, SyncState::Synced, 3).await;
     eprintln!("{api_type}: initial sync {sync:?}");
-    assert!(sync < Duration::from_secs(1), "{sync:?}");
+    assert!(sync < PROMPT, "{sync:?}");
     let mut slowest = Duration::ZERO;
     for round in 1..=20 {
         // The hold-off of the change before must not be measured.
@@ -163,19 +174,17 @@ async fn drives_an_envoy(api_type: &str) {
         resources
             .clusters
             .put(cluster("a.dc1.consul", 5000 + round));
-        give(&server, &resources);
-        until(&server, &envoy, SyncState::Syncing, 3).await;
+        give_and_send(&server, &resources).await;
         slowest = slowest.max(until(&server, &envoy, SyncState::Synced, 3).await);
     }
     eprintln!("{api_type}: a changed cluster is acknowledged within {slowest:?}");
-    assert!(slowest < Duration::from_millis(100), "{slowest:?}");
+    assert!(slowest < PROMPT, "{slowest:?}");
     tokio::time::sleep(Duration::from_millis(60)).await;
     // A new cluster without endpoints does not wait for Envoy's fetch timeout either.
     resources.clusters.put(cluster("empty.dc1.consul", 5000));
-    give(&server, &resources);
-    until(&server, &envoy, SyncState::Syncing, 3).await;
+    give_and_send(&server, &resources).await;
     let empty = until(&server, &envoy, SyncState::Synced, 3).await;
-    assert!(empty < Duration::from_millis(200), "{empty:?}");
+    assert!(empty < PROMPT, "{empty:?}");
     // Envoy refuses the whole response for one wrong cluster; the others arrive all the same.
     for (name, timeout) in [
         ("bad.dc1.consul", 0),
