@@ -1,6 +1,6 @@
 //! Every fuzz entry for a moment: a small corpus, changed at random with a fixed seed.
 //!
-//! `SOAK=1` runs a hundred times as many inputs; `FUZZ_SEED` takes another seed. A failure prints the input.
+//! `CROSSWAY_SOAK=1` runs a hundred times as many inputs; `FUZZ_SEED` takes another seed. A failure prints the input.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // Test code: a failed step should stop the test.
 #![allow(clippy::print_stdout)]
 
@@ -20,7 +20,7 @@ fn run(entry: fn(&[u8]), count: usize, seeds: &[&[u8]]) {
     let env = |name: &str| std::env::var(name).ok();
     let seed = env("FUZZ_SEED").and_then(|text| text.parse().ok());
     let mut rng = StdRng::seed_from_u64(seed.unwrap_or(8502));
-    let count = match env("SOAK").as_deref() {
+    let count = match env("CROSSWAY_SOAK").as_deref() {
         Some("1") => count * 100,
         _ => count,
     };

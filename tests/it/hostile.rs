@@ -1,7 +1,7 @@
 //! What a server meets in the world: clients that talk nonsense or nothing, wrong certificates, full and damaged disks,
 //! kills. Real processes with the ports of production.
 //!
-//! `SOAK=1` runs the long forms: 5,000 idle connections at each port, 30 kills, 2,000 streams.
+//! `CROSSWAY_SOAK=1` runs the long forms: 5,000 idle connections at each port, 30 kills, 2,000 streams.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // A failed step should stop the test.
 #![allow(clippy::print_stdout, clippy::disallowed_methods)] // Figures are printed; deadlines are of the real clock.
 
@@ -18,9 +18,9 @@ use crate::support::server::Server;
 use serde_json::Value;
 use serde_json::json;
 
-/// `short`, or `long` with SOAK=1.
+/// `short`, or `long` with CROSSWAY_SOAK=1.
 fn soak(short: usize, long: usize) -> usize {
-    match std::env::var("SOAK").is_ok_and(|value| value == "1") {
+    match std::env::var("CROSSWAY_SOAK").is_ok_and(|value| value == "1") {
         true => long,
         false => short,
     }
