@@ -8,12 +8,16 @@
 //! ```
 //!
 //! [`wire`] turns bytes into messages and back; [`tags`] is what a node says about itself, and [`server_tags`] what
-//! Consul's servers mean by it. Everything here is pure: no clock, no random source, no I/O.
+//! Consul's servers mean by it. [`transport`] is the seam to the network, and [`udp_tcp`] the plain network. Everything
+//! else here is pure: no clock, no random source, no I/O.
 
 pub mod coordinate;
 pub mod member;
 pub mod server_tags;
 pub mod tags;
+mod target;
+pub mod transport;
+pub mod udp_tcp;
 pub mod wire;
 
 pub use coordinate::Coordinate;
@@ -21,3 +25,7 @@ pub use member::Member;
 pub use member::MemberStatus;
 pub use server_tags::ServerTags;
 pub use tags::Tags;
+pub use target::Target;
+pub use transport::Inbox;
+pub use transport::Transport;
+pub use udp_tcp::UdpTcp;

@@ -6,6 +6,7 @@
 
 pub mod alpn;
 mod build;
+mod counter;
 mod error;
 pub mod identity;
 mod listener;
@@ -15,11 +16,14 @@ mod stream;
 mod tls;
 mod verify;
 
+pub use counter::Counter;
+pub use counter::Place;
 pub use error::TlsError;
 pub use error::describe_handshake;
 pub use identity::PeerIdentity;
 pub use listener::ListenError;
 pub use listener::listen;
+pub use listener::listen_packets;
 pub use settings::TlsSettings;
 pub use settings::TlsVersion;
 pub use stream::Guard;

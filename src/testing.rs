@@ -2,4 +2,5 @@
 
 pub mod config;
 pub mod fuzz;
+pub mod gossip;
 pub mod xds;

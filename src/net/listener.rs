@@ -9,9 +9,12 @@ use socket2::Protocol;
 use socket2::Socket;
 use socket2::Type;
 use tokio::net::TcpListener;
+use tokio::net::UdpSocket;
 
 /// Connections that may wait to be accepted: a datacenter's clients all come back at once after a restart.
 const BACKLOG: i32 = 4096;
+/// Bytes of packets that may wait to be read, as memberlist asks for; the system may give less (`net.core.rmem_max`).
+const RECEIVE_BUFFER: usize = 2 << 20;
 
 /// Why a port cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +56,19 @@ pub enum ListenError {
 /// # Errors
 /// Names the key, the address and what to do.
 pub fn listen(address: SocketAddr, key: &'static str) -> Result<TcpListener, ListenError> {
-    open(address).map_err(|reason| match reason.kind() {
+    open(address).map_err(|reason| explained(reason, address, key))
+}
+
+/// Receives packets on `address`; `key` is the configuration key that errors name. Port 0 takes any free port.
+///
+/// # Errors
+/// Names the key, the address and what to do.
+pub fn listen_packets(address: SocketAddr, key: &'static str) -> Result<UdpSocket, ListenError> {
+    open_packets(address).map_err(|reason| explained(reason, address, key))
+}
+
+fn explained(reason: io::Error, address: SocketAddr, key: &'static str) -> ListenError {
+    match reason.kind() {
         ErrorKind::AddrInUse => ListenError::InUse { key, address },
         ErrorKind::AddrNotAvailable => ListenError::NotLocal { key, address },
         _ => ListenError::Other {
@@ -61,7 +76,16 @@ pub fn listen(address: SocketAddr, key: &'static str) -> Result<TcpListener, Lis
             address,
             reason,
         },
-    })
+    }
+}
+
+fn open_packets(address: SocketAddr) -> io::Result<UdpSocket> {
+    let domain = Domain::for_address(address);
+    let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
+    socket.bind(&address.into())?;
+    UdpSocket::from_std(socket.into())
 }
 
 fn open(address: SocketAddr) -> io::Result<TcpListener> {

@@ -17,13 +17,13 @@ use tokio_util::compat::TokioAsyncReadCompatExt;
 
 use crate::hooks::ConnectionKind;
 use crate::hooks::Edition;
+use crate::net::Place;
 use crate::net::Stream;
 use crate::net::Tls;
 use crate::net::describe_handshake;
 use crate::rpc::CallContext;
 use crate::rpc::Handler;
 use crate::rpc::Transport;
-use crate::rpc::limits::Place;
 use crate::rpc::route;
 use crate::rpc::route::ByteRules;
 use crate::rpc::route::MAX_TYPE_BYTE;

@@ -15,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::hooks::Edition;
+use crate::net::Counter;
 use crate::net::Tls;
 use crate::rpc::Handler;
-use crate::rpc::limits::Counter;
 use crate::rpc::limits::Limits;
 use crate::rpc::mux::Accepted;
 use crate::rpc::mux::ConnectionError;

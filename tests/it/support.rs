@@ -16,5 +16,6 @@ pub(crate) mod gateways;
 pub(crate) mod http;
 pub(crate) mod mesh;
 pub(crate) mod peers;
+pub(crate) mod serf;
 pub(crate) mod server;
 pub(crate) mod xds;
