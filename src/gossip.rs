@@ -13,6 +13,7 @@
 
 pub mod coordinate;
 pub mod member;
+pub mod own_tags;
 pub mod server_tags;
 pub mod tags;
 mod target;
@@ -23,6 +24,8 @@ pub mod wire;
 pub use coordinate::Coordinate;
 pub use member::Member;
 pub use member::MemberStatus;
+pub use own_tags::Advertised;
+pub use own_tags::Scope;
 pub use server_tags::ServerTags;
 pub use tags::Tags;
 pub use target::Target;

@@ -26,6 +26,7 @@
 //! | [`store`] | the replicated state, its commands, topics and snapshots |
 //! | [`rpc`] | port 8300: first byte and ALPN, yamux, net/rpc msgpack; client |
 //! | [`consensus`] | Raft behind one handle; the only writer of the store |
+//! | [`router`] | which servers exist, and gates over what all of them can do (pure) |
 //! | [`ca`] | Connect CA: roots and leaf certificates, signed in the leader's task |
 //! | [`federation`] | leader's loop that publishes the own gateways as a federation state |
 //! | [`local`] | services and checks of this server, their runners, and the sync to the catalog |
@@ -99,6 +100,7 @@ pub mod probe;
 pub mod proto;
 pub mod proxycfg;
 pub mod reconcile;
+pub mod router;
 pub mod rpc;
 pub mod store;
 pub mod telemetry;

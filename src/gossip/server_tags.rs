@@ -1,6 +1,7 @@
 //! What the tags of Consul's servers mean.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::str::FromStr;
 
 use crate::gossip::Tags;
@@ -34,9 +35,9 @@ pub enum AclMode {
     Disabled,
     /// Tokens and policies.
     Enabled,
-    /// Tokens with rules, from before Consul 1.4.
+    /// Tokens with rules, from before Consul 1.4. Servers of that time do not say anything.
     Legacy,
-    /// The server does not say, or is too old to.
+    /// The server does not know yet, or says something that is not understood.
     #[default]
     Unknown,
 }
@@ -46,8 +47,8 @@ impl AclMode {
         match value {
             Some("0") => Self::Disabled,
             Some("1") => Self::Enabled,
-            Some("2") => Self::Legacy,
-            _ => Self::Unknown,
+            Some("2") | None => Self::Legacy,
+            Some(_) => Self::Unknown,
         }
     }
 
@@ -65,6 +66,12 @@ impl AclMode {
 /// Major, minor and patch number of a server's build. Ordered as versions are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BuildVersion(pub u32, pub u32, pub u32);
+
+impl fmt::Display for BuildVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.0, self.1, self.2)
+    }
+}
 
 impl BuildVersion {
     /// The first `n.n.n` in a `build` tag such as `1.8.7:abcdef12`; a pre-release counts as its release.

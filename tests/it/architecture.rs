@@ -17,6 +17,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("store", &["model"]),
     ("rpc", &["model", "codec", "net"]),
     ("consensus", &["model", "net", "store", "rpc"]),
+    ("router", &["model", "gossip"]),
     ("ca", &["model", "store", "rpc", "consensus"]),
     ("federation", &["model", "store", "rpc", "consensus"]),
     ("local", &["model", "store", "consensus"]),
