@@ -14,6 +14,7 @@ mod data_dir;
 mod leader;
 mod operator;
 mod ports;
+mod reload;
 mod settings;
 mod tasks;
 
@@ -21,6 +22,7 @@ pub use data_dir::DataDirError;
 
 use crate::api::Api;
 use crate::api::agent::Agent;
+use crate::app::reload::Knobs;
 use crate::ca;
 use crate::config::Config;
 use crate::consensus::Consensus;
@@ -30,19 +32,16 @@ use crate::hooks;
 use crate::http;
 use crate::local;
 use crate::local::Local;
-use crate::model::ConfigEntry;
 use crate::model::NodeId;
 use crate::net;
-use crate::net::Tls;
+use crate::net::ClientLimit;
 use crate::operator as operator_api;
 use crate::probe;
 use crate::rpc;
 use crate::telemetry;
 use crate::xds;
 use crate::xds::store_source::StoreSource;
-use anyhow::Context as _;
 use arc_swap::ArcSwap;
-use rustls::ServerConfig;
 use std::sync::Arc;
 use std::time::Duration;
 use std::time::SystemTime;
@@ -65,9 +64,7 @@ pub struct App {
     consensus: Consensus,
     tasks: JoinSet<&'static str>,
     shutdown: CancellationToken,
-    tls: Arc<Tls>,
-    https: Option<watch::Sender<Arc<ServerConfig>>>,
-    limits: Arc<ArcSwap<rpc::Limits>>,
+    knobs: Knobs,
 }
 
 impl App {
@@ -84,15 +81,11 @@ impl App {
         for gap in settings::gaps(config) {
             warn!("accepted, but without effect in this version: {gap}");
         }
-        let entries = settings::bootstrap_entries(config)?;
+        let entries = settings::bootstrap_entries(config).map_err(reload::several)?;
         let ports = ports::bind(&config.addresses)?;
         let id = node_id(config)?;
-        let tls =
-            Tls::load(settings::tls(config), now()).context("the TLS settings do not work")?;
+        let tls = reload::load_tls(config)?;
         tls.warnings().iter().for_each(|text| warn!("{text}"));
-        if config.federation.through_gateways {
-            tls.check_server_names()?;
-        }
         for (key, used, can) in [
             (
                 "ports.https",
@@ -119,11 +112,20 @@ impl App {
             consensus,
             tasks: JoinSet::new(),
             shutdown: CancellationToken::new(),
-            https: tls.https_server().map(|config| watch::channel(config).0),
-            tls: Arc::new(tls),
-            limits: Arc::new(ArcSwap::from_pointee(settings::rpc_limits(config))),
+            knobs: Knobs {
+                https: tls.https_server().map(watch::Sender::new),
+                tls: Arc::new(tls),
+                rpc_limits: Arc::new(ArcSwap::from_pointee(settings::rpc_limits(config))),
+                http_connections: ClientLimit::new(
+                    config.limits.http_max_conns_per_client as usize,
+                ),
+                own: watch::Sender::new(settings::own_server(config, id)),
+                entries: watch::Sender::new(Arc::new(entries)),
+                local,
+                metrics: telemetry::init_metrics(&(&config.telemetry).into()),
+            },
         };
-        app.spawn_all(config, ports, (id, entries), local).await;
+        app.spawn_all(config, ports).await;
         Ok(app)
     }
 
@@ -132,23 +134,13 @@ impl App {
         &self.consensus
     }
 
-    /// Puts in force what can change while the server runs: certificates, keys and the limits of the RPC port.
+    /// Puts in force what can change while the server runs; the rest of `config` has to be as at the start, as
+    /// [`crate::config::reload`] makes it.
     ///
     /// # Errors
-    /// What is wrong with the new settings; the old ones stay in force.
-    pub fn reload(&self, config: &Config) -> anyhow::Result<()> {
-        self.tls
-            .reload(settings::tls(config), now())
-            .context("the TLS settings do not work; the old ones stay in force")?;
-        if let (Some(sender), Some(newest)) = (&self.https, self.tls.https_server()) {
-            sender.send_replace(newest);
-        }
-        let gateways = self.limits.load().gateways.clone();
-        self.limits.store(Arc::new(rpc::Limits {
-            gateways,
-            ..settings::rpc_limits(config)
-        }));
-        Ok(())
+    /// Everything that is wrong with the new settings; the old ones stay in force.
+    pub async fn reload(&self, config: &Config) -> anyhow::Result<()> {
+        self.knobs.turn(config).await
     }
 
     /// Returns when the server cannot go on, with the reason.
@@ -188,20 +180,15 @@ impl App {
 }
 
 impl App {
-    async fn spawn_all(
-        &mut self,
-        config: &Config,
-        ports: ports::Ports,
-        (id, entries): (NodeId, Vec<ConfigEntry>),
-        local: Local,
-    ) {
+    async fn spawn_all(&mut self, config: &Config, ports: ports::Ports) {
+        let local = self.knobs.local.clone();
         let (consensus, stop) = (self.consensus.clone(), self.shutdown.clone());
         let store = consensus.store().clone();
         let (ca, orders) = ca::channel();
         let agent = Agent {
             local: local.clone(),
             ca,
-            metrics: Some(telemetry::init_metrics(&(&config.telemetry).into())),
+            metrics: Some(self.knobs.metrics.clone()),
             facts: Arc::new(settings::facts(config)),
         };
         let api = Api::with_agent(settings::api(config), consensus.clone(), agent);
@@ -214,8 +201,8 @@ impl App {
             local::run(local, consensus.clone(), store.clone(), stop.clone()),
         );
         let duties = leader::Duties {
-            own: settings::own_server(config, id),
-            entries: Arc::new(entries),
+            own: self.knobs.own.subscribe(),
+            entries: self.knobs.entries.subscribe(),
             ca: config.connect.enabled.then(|| ca::leader::Context {
                 consensus: consensus.clone(),
                 orders: Arc::new(tokio::sync::Mutex::new(orders)),
@@ -231,7 +218,7 @@ impl App {
             events,
         };
         self.spawn("leader", leader::run(duties, stop.clone()));
-        let limits = self.limits.clone();
+        let limits = self.knobs.rpc_limits.clone();
         self.spawn(
             "gateway-limits",
             tasks::follow_gateways(store, limits, stop),
@@ -240,8 +227,8 @@ impl App {
 
     fn spawn_rpc(&mut self, listener: tokio::net::TcpListener, api: &Api) {
         let config = rpc::ServerConfig {
-            tls: self.tls.clone(),
-            limits: self.limits.clone(),
+            tls: self.knobs.tls.clone(),
+            limits: self.knobs.rpc_limits.clone(),
             plugs: rpc::Plugs::default(),
         };
         let (api, stop) = (api.clone(), self.shutdown.clone());
@@ -258,13 +245,14 @@ impl App {
         tls: Vec<tokio::net::TcpListener>,
         api: &Api,
     ) {
-        let server = http::Server::new(api.clone(), settings::http(config));
+        let connections = self.knobs.http_connections.clone();
+        let server = http::Server::new(api.clone(), settings::http(config, connections));
         for listener in plain {
             let stop = self.shutdown.clone();
             self.spawn("http", server.clone().serve(listener, None, stop));
         }
         for listener in tls {
-            let (newest, stop) = (self.https.as_ref(), self.shutdown.clone());
+            let (newest, stop) = (self.knobs.https.as_ref(), self.shutdown.clone());
             let newest = newest.map(watch::Sender::subscribe);
             self.spawn("https", server.clone().serve(listener, newest, stop));
         }
@@ -291,7 +279,7 @@ impl App {
         let (sender, _) = broadcast::channel(PROXY_EVENTS);
         let events = tasks::forward_proxy_events(server.registry().events(), sender.clone());
         self.spawn("proxy-events", tasks::until(self.shutdown.clone(), events));
-        let (tls, stop) = (self.tls.clone(), self.shutdown.clone());
+        let (tls, stop) = (self.knobs.tls.clone(), self.shutdown.clone());
         let connections = grpc.accept(&tls, &stop, &mut |task| self.spawn("grpc-listener", task));
         self.spawn("grpc", async move {
             if let Err(error) = xds::server::serve(routes, connections, stop).await {
@@ -322,11 +310,8 @@ fn node_id(config: &Config) -> anyhow::Result<NodeId> {
 async fn open_local(config: &Config, id: NodeId) -> anyhow::Result<Local> {
     let (local, damaged) = Local::open(settings::local(config, id))?;
     damaged.iter().for_each(|error| warn!(%error, "not loaded"));
-    let (services, checks) = settings::definitions(config)?;
-    local
-        .configure(services, checks)
-        .await
-        .context("a service or check of the configuration is refused")?;
+    let configured = reload::judge(&local, config).map_err(reload::several)?;
+    local.configure(configured).await?;
     Ok(local)
 }
 

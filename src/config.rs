@@ -26,6 +26,7 @@ pub mod json;
 mod layer;
 pub mod problem;
 mod read;
+mod reload;
 mod rules;
 pub mod scan;
 pub mod schema;
@@ -35,6 +36,8 @@ pub mod tree;
 
 pub use crate::config::problem::Problem;
 pub use crate::config::problem::Problems;
+pub use crate::config::reload::Reloaded;
+pub use crate::config::reload::reload;
 pub use crate::config::settings::Config;
 
 use crate::config::files::Source;
@@ -101,6 +104,8 @@ pub struct Loaded {
     pub not_yet_active: Vec<&'static str>,
     /// Keys that are set and never act: Consul's enterprise edition, or parts that Crossway does without.
     pub without_effect: Vec<&'static str>,
+    /// What was set, to tell what a later reading changes.
+    settings: Settings,
 }
 
 /// Reads, merges and validates a configuration.
@@ -143,7 +148,18 @@ pub fn load_on(sources: &Sources, host: &Host) -> Result<Loaded, Problems> {
     if !complete {
         return Err(problems.sorted()); // What the unread part would have set is not "missing".
     }
-    let config = build::build(sources.dev, &settings, host, &mut problems);
+    complete_on(sources.dev, settings, host, problems, warnings)
+}
+
+/// Builds and judges the configuration that `settings` make.
+fn complete_on(
+    dev: bool,
+    settings: Settings,
+    host: &Host,
+    mut problems: Problems,
+    mut warnings: Problems,
+) -> Result<Loaded, Problems> {
+    let config = build::build(dev, &settings, host, &mut problems);
     let surroundings = Surroundings::gather(&config);
     rules::check(
         &config,
@@ -166,6 +182,7 @@ pub fn load_on(sources: &Sources, host: &Host) -> Result<Loaded, Problems> {
         not_yet_active: keys(Active::Later).collect(),
         without_effect: keys(Active::Never).collect(),
         config,
+        settings,
     })
 }
 

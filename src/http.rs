@@ -22,7 +22,6 @@ pub mod health;
 pub mod internal;
 pub mod json;
 pub mod kv;
-pub mod limit;
 pub mod path;
 pub mod reply;
 pub mod request;

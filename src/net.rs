@@ -2,7 +2,7 @@
 //!
 //! This is where bytes get in and out: [`Tls`] is what the configured files mean as rustls configurations, and
 //! can be replaced while the server runs; [`Stream`] is a TCP connection with or without TLS; [`listen`] opens
-//! a port. What a connection is for is decided above, in `rpc`.
+//! a port; [`ClientLimit`] bounds how many connections one address may have. What a connection is for is decided above, in `rpc`.
 
 pub mod alpn;
 mod build;
@@ -16,6 +16,7 @@ mod stream;
 mod tls;
 mod verify;
 
+pub use counter::ClientLimit;
 pub use counter::Counter;
 pub use counter::Place;
 pub use error::TlsError;

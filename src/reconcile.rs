@@ -14,6 +14,7 @@ use crate::store::{Command, Key, State, Topic};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
+use tokio::sync::watch;
 use tracing::{info, warn};
 
 /// How long to wait after a failed write.
@@ -96,13 +97,17 @@ impl OwnServer {
     }
 }
 
-/// Runs while this server leads.
-pub async fn run_leader(consensus: Consensus, own: OwnServer) {
-    let node = Topic::Node(Key::of(own.name.shared()));
+/// Runs while this server leads; follows changes of `own`, such as its metadata.
+pub async fn run_leader(consensus: Consensus, mut changes: watch::Receiver<OwnServer>) {
+    let node = Topic::Node(Key::of(changes.borrow().name.shared()));
     let mut watch = consensus.store().watch([node]);
     loop {
+        let own = changes.borrow_and_update().clone();
         if !own.is_due(&consensus.store().latest()) {
-            watch.changed().await;
+            tokio::select! {
+                () = watch.changed() => {}
+                Ok(()) = changes.changed() => {}
+            }
             continue;
         }
         let command = Command::Register(Box::new(own.registration()));

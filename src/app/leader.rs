@@ -14,6 +14,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -29,9 +30,9 @@ const FAULT_PAUSE: Duration = Duration::from_secs(1);
 /// What the leader does, and with what.
 pub(super) struct Duties {
     pub(super) consensus: Consensus,
-    pub(super) own: OwnServer,
+    pub(super) own: watch::Receiver<OwnServer>,
     /// Config entries to write where there are none.
-    pub(super) entries: Arc<Vec<ConfigEntry>>,
+    pub(super) entries: watch::Receiver<Arc<Vec<ConfigEntry>>>,
     /// `None` when Connect is off.
     pub(super) ca: Option<ca::leader::Context>,
     pub(super) federation: federation::Context,
@@ -51,10 +52,7 @@ pub(super) async fn run(duties: Duties, shutdown: CancellationToken) {
 }
 
 /// Waits until this server leads; `None` when it is over, even if this server leads still.
-async fn next_term(
-    role: &mut tokio::sync::watch::Receiver<Role>,
-    shutdown: &CancellationToken,
-) -> Option<u64> {
+async fn next_term(role: &mut watch::Receiver<Role>, shutdown: &CancellationToken) -> Option<u64> {
     loop {
         if shutdown.is_cancelled() {
             return None;
@@ -72,7 +70,7 @@ async fn next_term(
 async fn lead(
     duties: &Duties,
     term: u64,
-    role: &mut tokio::sync::watch::Receiver<Role>,
+    role: &mut watch::Receiver<Role>,
     shutdown: &CancellationToken,
 ) {
     info!("leadership begins");
@@ -105,12 +103,24 @@ async fn work(
     loops: &mut JoinSet<&'static str>,
 ) -> String {
     caught_up(&duties.consensus).await;
-    write_missing(&duties.consensus, &duties.entries).await;
+    let mut entries = duties.entries.clone();
+    let missing = entries.borrow_and_update().clone();
+    write_missing(&duties.consensus, &missing).await;
     start(duties, stop, loops);
-    match loops.join_next().await {
-        Some(Ok(name)) => format!("{name} ended by itself"),
-        Some(Err(fault)) => fault.to_string(),
-        None => "none was started".to_owned(),
+    loop {
+        let ended = tokio::select! {
+            ended = loops.join_next() => ended,
+            Ok(()) = entries.changed() => {
+                let missing = entries.borrow_and_update().clone();
+                write_missing(&duties.consensus, &missing).await;
+                continue;
+            }
+        };
+        return match ended {
+            Some(Ok(name)) => format!("{name} ended by itself"),
+            Some(Err(fault)) => fault.to_string(),
+            None => "none was started".to_owned(),
+        };
     }
 }
 

@@ -20,6 +20,7 @@ use crate::model::Datacenter;
 use crate::model::NodeId;
 use crate::model::NodeName;
 use crate::model::catalog::StringMap;
+use crate::net::ClientLimit;
 use crate::net::TlsSettings;
 use crate::net::TlsVersion;
 use crate::probe;
@@ -83,11 +84,11 @@ pub(crate) fn api(config: &config::Config) -> api::Settings {
     }
 }
 
-pub(crate) fn http(config: &config::Config) -> http::Settings {
+pub(crate) fn http(config: &config::Config, connections: ClientLimit) -> http::Settings {
     let handshake = config.limits.https_handshake_timeout;
     let defaults = http::Settings::default();
     http::Settings {
-        max_conns_per_client: config.limits.http_max_conns_per_client as usize,
+        connections,
         allow_write_from: config.http.allow_write_from.clone(),
         block_endpoints: config.http.block_endpoints.clone(),
         response_headers: response_headers(config),
@@ -175,18 +176,32 @@ fn check_limits(config: &config::Config) -> Limits {
     }
 }
 
-/// The entries of `config_entries.bootstrap`; a wrong one is named with its file and line.
-pub(crate) fn bootstrap_entries(config: &config::Config) -> anyhow::Result<Vec<ConfigEntry>> {
-    let entries = config.bootstrap_entries.iter();
-    entries
-        .map(|definition| {
-            let entry = http::decode::config_entry(definition.json.to_string().as_bytes())
-                .map_err(anyhow::Error::msg);
-            entry
-                .and_then(|entry| Ok(normalise(entry)?))
-                .with_context(|| format!("{}: config_entries.bootstrap", definition.origin))
-        })
-        .collect()
+/// The entries of `config_entries.bootstrap`.
+///
+/// # Errors
+/// Each wrong one with its file and line.
+pub(crate) fn bootstrap_entries(
+    config: &config::Config,
+) -> Result<Vec<ConfigEntry>, Vec<anyhow::Error>> {
+    all(config.bootstrap_entries.iter().map(|definition| {
+        let entry = http::decode::config_entry(definition.json.to_string().as_bytes())
+            .map_err(anyhow::Error::msg);
+        entry
+            .and_then(|entry| Ok(normalise(entry)?))
+            .with_context(|| format!("{}: config_entries.bootstrap", definition.origin))
+    }))
+}
+
+/// Everything, or everything that is wrong.
+fn all<T>(results: impl Iterator<Item = anyhow::Result<T>>) -> Result<Vec<T>, Vec<anyhow::Error>> {
+    let (mut good, mut bad) = (Vec::new(), Vec::new());
+    for result in results {
+        match result {
+            Ok(item) => good.push(item),
+            Err(error) => bad.push(error),
+        }
+    }
+    if bad.is_empty() { Ok(good) } else { Err(bad) }
 }
 
 /// Values that are accepted but will act in a coming version only, each with its key.
@@ -263,20 +278,26 @@ fn debug_settings(config: &config::Config) -> serde_json::Map<String, serde_json
         .collect()
 }
 
-/// Services and checks of the configuration files; a wrong one is named with its file and line.
+/// Services and checks of the configuration files.
+///
+/// # Errors
+/// Each wrong one with its file and line.
 pub(crate) fn definitions(
     config: &config::Config,
-) -> anyhow::Result<(Vec<ServiceDefinition>, Vec<CheckDefinition>)> {
+) -> Result<(Vec<ServiceDefinition>, Vec<CheckDefinition>), Vec<anyhow::Error>> {
     let at = |definition: &config::settings::Definition| definition.origin.to_string();
-    let services = config.service_definitions.iter().map(|definition| {
+    let services = all(config.service_definitions.iter().map(|definition| {
         ServiceDefinition::parse(&definition.json).with_context(|| at(definition))
-    });
-    let checks = config
-        .check_definitions
-        .iter()
-        .map(|definition| CheckDefinition::parse(&definition.json).with_context(|| at(definition)));
-    Ok((
-        services.collect::<Result<_, _>>()?,
-        checks.collect::<Result<_, _>>()?,
-    ))
+    }));
+    let checks = all(config.check_definitions.iter().map(|definition| {
+        CheckDefinition::parse(&definition.json).with_context(|| at(definition))
+    }));
+    match (services, checks) {
+        (Ok(services), Ok(checks)) => Ok((services, checks)),
+        (services, checks) => Err([services.err(), checks.err()]
+            .into_iter()
+            .flatten()
+            .flatten()
+            .collect()),
+    }
 }

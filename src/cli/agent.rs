@@ -61,22 +61,22 @@ fn print_help() {
 
 async fn serve(loaded: Loaded, sources: &Sources, log: &LogHandle) -> anyhow::Result<ExitCode> {
     announce(&loaded);
-    let config = loaded.config;
-    let mut app = match App::start(&config).await {
+    let mut app = match App::start(&loaded.config).await {
         Ok(app) => app,
         Err(error) => {
             error!("the server does not start: {error:#}");
             return Ok(ExitCode::FAILURE);
         }
     };
-    if let Some(file) = &config.pid_file
+    let pid_file = loaded.config.pid_file.clone();
+    if let Some(file) = &pid_file
         && let Err(error) = std::fs::write(file, std::process::id().to_string())
     {
         warn!(file = %file.display(), %error, "pid_file cannot be written");
     }
-    let code = until_stopped(&mut app, sources, log).await?;
+    let code = until_stopped(&mut app, loaded, sources, log).await?;
     app.stop().await;
-    if let Some(file) = &config.pid_file {
+    if let Some(file) = &pid_file {
         let _ = std::fs::remove_file(file); // It may never have been written.
     }
     Ok(code)
@@ -85,6 +85,7 @@ async fn serve(loaded: Loaded, sources: &Sources, log: &LogHandle) -> anyhow::Re
 /// Serves until a signal or a failure; SIGHUP reloads the configuration.
 async fn until_stopped(
     app: &mut App,
+    mut running: Loaded,
     sources: &Sources,
     log: &LogHandle,
 ) -> anyhow::Result<ExitCode> {
@@ -96,7 +97,7 @@ async fn until_stopped(
             _ = interrupt.recv() => info!("stopping: interrupted"),
             _ = terminate.recv() => info!("stopping: terminated"),
             _ = hangup.recv() => {
-                reload(app, sources, log);
+                reload(app, &mut running, sources, log).await;
                 continue;
             }
             reason = app.failed() => {
@@ -108,21 +109,34 @@ async fn until_stopped(
     }
 }
 
-fn reload(app: &App, sources: &Sources, log: &LogHandle) {
-    let loaded = match config::load(sources) {
-        Ok(loaded) => loaded,
+/// Puts a new reading of the configuration in force, as far as a running server can; all of it or nothing.
+async fn reload(app: &App, running: &mut Loaded, sources: &Sources, log: &LogHandle) {
+    let newer = match config::reload(sources, running) {
+        Ok(newer) => newer,
         Err(problems) => {
-            error!("configuration not reloaded: {problems}");
+            error!("configuration not reloaded, the old one stays in force: {problems}");
             return;
         }
     };
-    if let Err(error) = log.set_level(&loaded.config.log.level) {
+    if let Err(error) = app.reload(&newer.loaded.config).await {
+        error!("configuration not reloaded, the old one stays in force: {error:#}");
+        return;
+    }
+    if let Err(error) = log.set_level(&newer.loaded.config.log.level) {
         error!("log level not changed: {error}");
     }
-    match app.reload(&loaded.config) {
-        Ok(()) => info!("configuration reloaded: log level, certificates, RPC limits"),
-        Err(error) => error!("configuration not reloaded: {error:#}"),
+    newer
+        .loaded
+        .warnings
+        .0
+        .iter()
+        .for_each(|warning| warn!("{warning}"));
+    if !newer.need_restart.is_empty() {
+        let keys = newer.need_restart.join(", ");
+        warn!("changed, but with the old value until a restart: {keys}");
     }
+    info!(changed = newer.changed.join(", "), "configuration reloaded");
+    *running = newer.loaded;
 }
 
 /// The first lines of the log: who this is, and what of the configuration does not act.

@@ -9,6 +9,7 @@ use crate::config::schema::Kind;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::time::Duration;
 
 /// A value of a key's type.
@@ -35,11 +36,18 @@ pub enum Typed {
 }
 
 /// All values that somebody set, by full key.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Settings {
     values: BTreeMap<&'static str, (Typed, Origin)>,
     /// Keys that somebody tried to set to something that was refused.
     refused: BTreeSet<&'static str>,
+}
+
+/// Values may be tokens and keys: only the names are shown.
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.values.keys()).finish()
+    }
 }
 
 impl Settings {
@@ -125,6 +133,27 @@ impl Settings {
             .get(key)
             .map(|(value, _)| value.clone())
             .or_else(|| default_of(key))
+    }
+
+    /// Whether a key has the same value in both, wherever it was set.
+    #[must_use]
+    pub fn agrees(&self, other: &Self, key: &str) -> bool {
+        fn bare<T: Clone>(items: &[(T, Origin)]) -> Vec<&T> {
+            items.iter().map(|(item, _)| item).collect()
+        }
+        match (self.get(key), other.get(key)) {
+            (Some(Typed::Texts(a)), Some(Typed::Texts(b))) => bare(&a) == bare(&b),
+            (Some(Typed::Blocks(a)), Some(Typed::Blocks(b))) => bare(&a) == bare(&b),
+            (a, b) => a == b,
+        }
+    }
+
+    /// Takes a key's value, or its absence, from `other`.
+    pub fn adopt(&mut self, other: &Self, key: &'static str) {
+        match other.values.get(key) {
+            Some(value) => self.values.insert(key, value.clone()),
+            None => self.values.remove(key),
+        };
     }
 
     /// A switch, or its default.

@@ -2,12 +2,12 @@
 
 use crate::api::Api;
 use crate::http::conversation::{Conversation, HalfClosed};
-use crate::http::limit::{Admission, ClientLimit};
 use crate::http::request::Query;
 use crate::http::routes;
 use crate::http::service::{BODY_TIMEOUT, Service};
 use crate::http::table::Route;
 use crate::net;
+use crate::net::{ClientLimit, Place};
 use crate::telemetry::Quiet;
 use bytes::Bytes;
 use http::HeaderMap;
@@ -52,7 +52,7 @@ pub type TlsSource = watch::Receiver<Arc<ServerConfig>>;
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Connections that one client address may have; 0 for any number (`http_max_conns_per_client`).
-    pub max_conns_per_client: usize,
+    pub connections: ClientLimit,
     /// Networks from which anything but `GET` is accepted; empty for all (`allow_write_http_from`).
     pub allow_write_from: Vec<IpNet>,
     /// Beginnings of paths that answer 403 (`block_endpoints`).
@@ -74,7 +74,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            max_conns_per_client: 200,
+            connections: ClientLimit::new(200),
             allow_write_from: Vec::new(),
             block_endpoints: Vec::new(),
             response_headers: HeaderMap::new(),
@@ -91,7 +91,6 @@ impl Default for Settings {
 #[derive(Clone)]
 pub struct Server {
     service: Arc<Service>,
-    limit: ClientLimit,
     quiet: Arc<Quiet>,
     settings: Settings,
 }
@@ -109,7 +108,6 @@ impl Server {
         routes: impl IntoIterator<Item = &'static Route>,
     ) -> Self {
         Self {
-            limit: ClientLimit::new(settings.max_conns_per_client),
             quiet: Arc::default(),
             service: Arc::new(Service::new(api, routes, settings.clone())),
             settings,
@@ -141,7 +139,7 @@ impl Server {
                     continue;
                 }
             };
-            let Some(admission) = self.limit.admit(remote) else {
+            let Some(admission) = self.settings.connections.admit(remote) else {
                 metrics::counter!("consul.http.refused_connections").increment(1);
                 if let Some(unsaid) = self.quiet.speak(now(), remote, "limit") {
                     tracing::warn!(
@@ -156,7 +154,7 @@ impl Server {
             let (server, stop, tls) = (self.clone(), stop.clone(), tls.clone());
             connections.spawn(async move {
                 server.connection(stream, remote, tls, stop).await;
-                drop::<Admission>(admission);
+                drop::<Place>(admission);
             });
         }
         drop(listener);

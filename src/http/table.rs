@@ -6,7 +6,7 @@ use crate::http::request::Request;
 use futures_util::future::BoxFuture;
 use http::Method;
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::Arc;
 
 /// A method that routes can have. `OPTIONS` is answered for all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,8 +80,8 @@ pub struct Endpoint {
 
 struct Method1 {
     handler: Handler,
-    name: String,
-    histogram: OnceLock<metrics::Histogram>,
+    /// Name of the metric.
+    name: metrics::SharedString,
 }
 
 impl Endpoint {
@@ -93,10 +93,8 @@ impl Endpoint {
     /// Notes how long a request took.
     pub fn observe(&self, verb: Verb, milliseconds: f64) {
         if let Some(method) = self.methods.get(&verb) {
-            method
-                .histogram
-                .get_or_init(|| metrics::histogram!(method.name.clone()))
-                .record(milliseconds);
+            // Asked for anew each time: a reload may have changed what the filter lets through.
+            metrics::histogram!(method.name.clone()).record(milliseconds);
         }
     }
 }
@@ -118,8 +116,7 @@ impl Table {
             });
             let method = Method1 {
                 handler: route.handler,
-                name: metric_name(route),
-                histogram: OnceLock::new(),
+                name: Arc::<str>::from(metric_name(route)).into(),
             };
             if endpoint.methods.insert(route.verb, method).is_none() {
                 endpoint.allow.push(',');

@@ -1,15 +1,20 @@
 //! The handle callers use: registers, reports, answers. The shell around [`LocalState`].
 
+mod configure;
 mod restart;
 
+use crate::local::agent::restart::Waiting;
 use crate::local::checks::{Limits, Report};
 use crate::local::config::{Config, Identity};
 use crate::local::definition::useless_federation_mark;
 use crate::local::definition::{CheckDefinition, DefinitionError, ServiceDefinition};
 use crate::local::files::{FileError, Files, StoredCheck, StoredService};
-use crate::local::state::{LocalCheck, LocalService, LocalState, NewCheck, Refused, Rules, Source};
+use crate::local::state::{
+    LocalCheck, LocalService, LocalState, NewCheck, NewService, Refused, Rules, Source,
+};
 use crate::model::catalog::META_WAN_FEDERATION;
 use crate::model::{CheckId, CheckStatus, NodeService, ServiceId, ServiceKind};
+use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,6 +43,8 @@ pub struct Local {
 
 pub(super) struct Inner {
     pub(super) config: Config,
+    /// As in the configuration, with the metadata of the last reload.
+    identity: ArcSwap<Identity>,
     pub(super) state: Mutex<LocalState>,
     /// Wakes the sync loop.
     pub(super) changed: Notify,
@@ -46,6 +53,8 @@ pub(super) struct Inner {
     files: Option<Files>,
     /// One registration at a time, so that files and state change in the same order.
     order: tokio::sync::Mutex<()>,
+    /// What the data directory held about checks and has to wait for the services of the configuration.
+    waiting: Mutex<Waiting>,
     /// Reported statuses that are not kept yet.
     unsaved: Mutex<BTreeSet<CheckId>>,
 }
@@ -67,12 +76,14 @@ impl Local {
         let state = LocalState::new(&config.identity, rules);
         let local = Self {
             inner: Arc::new(Inner {
+                identity: ArcSwap::from_pointee(config.identity.clone()),
                 config,
                 state: Mutex::new(state),
                 changed: Notify::new(),
                 services: watch::Sender::new(0),
                 files,
                 order: tokio::sync::Mutex::new(()),
+                waiting: Mutex::default(),
                 unsaved: Mutex::default(),
             }),
         };
@@ -88,23 +99,43 @@ impl Local {
         })
     }
 
-    /// Registers what configuration files define. What the data directory held under the same id is forgotten.
-    ///
-    /// # Errors
-    /// A definition breaks a rule, or a file of the same id cannot be removed.
-    pub async fn configure(
+    /// Judges a service by itself and names its checks.
+    fn prepare_service(
         &self,
-        services: Vec<ServiceDefinition>,
-        checks: Vec<CheckDefinition>,
-    ) -> Result<(), Error> {
-        for service in services {
-            self.put_service(service, Source::Configuration, true)
-                .await?;
+        mut definition: ServiceDefinition,
+        source: Source,
+    ) -> Result<NewService, Error> {
+        definition.validate(self.inner.config.limits)?;
+        definition.complete();
+        warn_about_meta(&definition.service);
+        let ServiceDefinition {
+            service,
+            checks,
+            token,
+            ..
+        } = definition;
+        let checks = name_checks(&service, checks)
+            .into_iter()
+            .map(|check| self.prepare(check, source))
+            .collect::<Result<_, _>>()?;
+        Ok(NewService {
+            service,
+            token,
+            checks,
+        })
+    }
+
+    /// Judges a check that stands in no service's definition, by itself.
+    fn prepare_check(
+        &self,
+        mut definition: CheckDefinition,
+        source: Source,
+    ) -> Result<NewCheck, Error> {
+        definition.validate(self.inner.config.limits)?;
+        if definition.id.is_empty() {
+            definition.id = definition.name.as_str().into();
         }
-        for check in checks {
-            self.put_check(check, Source::Configuration).await?;
-        }
-        Ok(())
+        self.prepare(definition, source)
     }
 
     /// Registers a service and its checks. With `replace_checks`, checks of an earlier registration that are not among
@@ -118,33 +149,19 @@ impl Local {
         replace_checks: bool,
     ) -> Result<(), Error> {
         let local = self.clone();
-        to_its_end(async move {
-            local
-                .put_service(definition, Source::Request, replace_checks)
-                .await
-        })
-        .await
+        to_its_end(async move { local.put_service(definition, replace_checks).await }).await
     }
 
     async fn put_service(
         &self,
-        mut definition: ServiceDefinition,
-        source: Source,
+        definition: ServiceDefinition,
         replace_checks: bool,
     ) -> Result<(), Error> {
-        definition.validate(self.inner.config.limits)?;
-        definition.complete();
-        warn_about_meta(&definition.service);
-        let ServiceDefinition {
+        let NewService {
             service,
-            checks,
             token,
-            ..
-        } = definition;
-        let checks = name_checks(&service, checks)
-            .into_iter()
-            .map(|check| self.prepare(check, source))
-            .collect::<Result<Vec<_>, Error>>()?;
+            checks,
+        } = self.prepare_service(definition, Source::Request)?;
         let _order = self.inner.order.lock().await;
         let ids = checks.iter().map(|check| &check.definition.id);
         let apart = self.inner.state.lock().tell_apart(Some(&service.id), ids);
@@ -154,13 +171,13 @@ impl Local {
         } else {
             Vec::new()
         };
-        self.keep_service(&service, &token, &checks, &obsolete, source)
+        self.keep_service(&service, &token, &checks, &obsolete)
             .await?;
         let now = now();
         {
             let mut state = self.inner.state.lock();
             tracing::info!(service = %service.id, kind = service.kind.as_str(), "service registered");
-            state.put_service(service, token, source);
+            state.put_service(service, token, Source::Request);
             for check in checks {
                 state.put_check(check, now, &mut rand::rng())?;
             }
@@ -186,7 +203,6 @@ impl Local {
         token: &str,
         checks: &[NewCheck],
         obsolete: &[CheckId],
-        source: Source,
     ) -> Result<(), Error> {
         let service = StoredService {
             service: service.clone(),
@@ -200,12 +216,6 @@ impl Local {
         self.with_files(move |files| {
             for id in &obsolete {
                 files.remove_check(id)?;
-            }
-            if source == Source::Configuration {
-                files.remove_service(&service.service.id)?;
-                return checks
-                    .iter()
-                    .try_for_each(|check| files.remove_check(&check.definition.id));
             }
             files.put_service(&service)?;
             checks.iter().try_for_each(|check| files.put_check(check))
@@ -252,19 +262,12 @@ impl Local {
     /// The definition breaks a rule, its service is not registered here, or it cannot be kept.
     pub async fn register_check(&self, definition: CheckDefinition) -> Result<(), Error> {
         let local = self.clone();
-        to_its_end(async move { local.put_check(definition, Source::Request).await }).await
+        to_its_end(async move { local.put_check(definition).await }).await
     }
 
-    async fn put_check(
-        &self,
-        mut definition: CheckDefinition,
-        source: Source,
-    ) -> Result<(), Error> {
-        definition.validate(self.inner.config.limits)?;
-        if definition.id.is_empty() {
-            definition.id = definition.name.as_str().into();
-        }
-        let new = self.prepare(definition.clone(), source)?;
+    async fn put_check(&self, definition: CheckDefinition) -> Result<(), Error> {
+        let new = self.prepare_check(definition, Source::Request)?;
+        let definition = new.definition.clone();
         let _order = self.inner.order.lock().await;
         let service = &definition.service_id;
         let (known, apart) = {
@@ -280,11 +283,8 @@ impl Local {
             return Err(Refused::NoService(service.clone()).into());
         }
         let stored = StoredCheck { definition };
-        self.with_files(move |files| match source {
-            Source::Configuration => files.remove_check(&stored.definition.id),
-            Source::Request => files.put_check(&stored),
-        })
-        .await?;
+        self.with_files(move |files| files.put_check(&stored))
+            .await?;
         let id = new.definition.id.clone();
         let put = self
             .inner
@@ -356,8 +356,8 @@ impl Local {
     }
 
     /// Who this server is.
-    pub fn identity(&self) -> &Identity {
-        &self.inner.config.identity
+    pub fn identity(&self) -> Arc<Identity> {
+        self.inner.identity.load_full()
     }
 
     /// Bounds of definitions.

@@ -171,6 +171,14 @@ impl Files {
     /// The folder cannot be written.
     pub fn remove_check(&self, id: &CheckId) -> Result<(), FileError> {
         remove(&place(&self.statuses, id.as_str()))?;
+        self.remove_definition(id)
+    }
+
+    /// Forgets a check, but not its reported status; a missing file is no error.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn remove_definition(&self, id: &CheckId) -> Result<(), FileError> {
         remove(&place(&self.checks, id.as_str()))
     }
 }

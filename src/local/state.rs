@@ -1,9 +1,11 @@
 //! What is registered with this server, its timers, and what the catalog does not know yet. Pure.
 
 mod catalog;
+mod configured;
 mod timers;
 
 pub use catalog::SyncOp;
+pub use configured::Configured;
 pub use timers::{Due, Run};
 
 use crate::local::checks::plan::output_max;
@@ -117,6 +119,17 @@ pub struct NewCheck {
     pub source: Source,
 }
 
+/// A service on its way in, with its checks.
+#[derive(Debug, Clone)]
+pub struct NewService {
+    /// The instance, with its final id.
+    pub service: NodeService,
+    /// Token to write it with.
+    pub token: String,
+    /// Its checks, with their final ids.
+    pub checks: Vec<NewCheck>,
+}
+
 /// Everything registered with this server.
 #[derive(Debug)]
 pub struct LocalState {
@@ -147,6 +160,11 @@ impl LocalState {
             gone_services: BTreeSet::new(),
             gone_checks: BTreeSet::new(),
         }
+    }
+
+    /// Throws the output of reports away from now on, or keeps it.
+    pub fn discard_output(&mut self, discard: bool) {
+        self.rules.discard_output = discard;
     }
 
     /// All services, in id order.
@@ -183,30 +201,14 @@ impl LocalState {
     pub fn tell_apart<'a>(
         &self,
         service: Option<&ServiceId>,
-        checks: impl Iterator<Item = &'a CheckId>,
+        checks: impl IntoIterator<Item = &'a CheckId>,
     ) -> Result<(), Refused> {
-        let clash = |given: &str, registered: &str| {
-            given != registered && same_in_catalog(given, registered)
-        };
-        let refused = |given: &str, registered: &str| {
-            Err(Refused::CaseOnly {
-                given: given.to_owned(),
-                registered: registered.to_owned(),
-            })
-        };
         if let Some(given) = service {
-            let mut ids = self.services.keys();
-            if let Some(other) = ids.find(|id| clash(given.as_str(), id.as_str())) {
-                return refused(given.as_str(), other.as_str());
-            }
+            apart(given.as_str(), self.services.keys().map(ServiceId::as_str))?;
         }
-        for given in checks {
-            let mut ids = self.checks.keys();
-            if let Some(other) = ids.find(|id| clash(given.as_str(), id.as_str())) {
-                return refused(given.as_str(), other.as_str());
-            }
-        }
-        Ok(())
+        checks
+            .into_iter()
+            .try_for_each(|given| apart(given.as_str(), self.checks.keys().map(CheckId::as_str)))
     }
 
     /// Adds or replaces a service. Its checks keep their state and take over its name and tags.
@@ -397,6 +399,17 @@ impl LocalState {
             self.changed_checks.insert(id.clone());
         }
         self.watch_critical(id, now);
+    }
+}
+
+/// Makes sure that the catalog can tell an id from the others.
+fn apart<'a>(given: &str, mut others: impl Iterator<Item = &'a str>) -> Result<(), Refused> {
+    match others.find(|id| *id != given && same_in_catalog(given, id)) {
+        None => Ok(()),
+        Some(registered) => Err(Refused::CaseOnly {
+            given: given.to_owned(),
+            registered: registered.to_owned(),
+        }),
     }
 }
 

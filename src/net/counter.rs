@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -47,6 +48,32 @@ impl Drop for Place {
     }
 }
 
+/// Counts, and a limit that can change while connections live. Cloning it shares both.
+#[derive(Debug, Clone, Default)]
+pub struct ClientLimit {
+    counter: Counter,
+    max: Arc<AtomicUsize>,
+}
+
+impl ClientLimit {
+    /// Allows each address this many connections; 0 for any number.
+    pub fn new(max: usize) -> Self {
+        let limit = Self::default();
+        limit.set(max);
+        limit
+    }
+
+    /// Changes the limit for connections that open from now on.
+    pub fn set(&self, max: usize) {
+        self.max.store(max, Ordering::Relaxed);
+    }
+
+    /// Counts one more connection, unless the address has its share already.
+    pub fn admit(&self, client: IpAddr) -> Option<Place> {
+        self.counter.enter(client, self.max.load(Ordering::Relaxed))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,5 +92,16 @@ mod tests {
             counter.live.lock().is_empty(),
             "nothing is remembered of who left"
         );
+    }
+
+    #[test]
+    fn a_new_limit_counts_the_connections_there_are() {
+        let limit = ClientLimit::new(0);
+        let client: IpAddr = "10.0.0.1".parse().unwrap();
+        let places: Vec<_> = (0..3).map(|_| limit.admit(client).unwrap()).collect();
+        limit.set(3);
+        assert!(limit.admit(client).is_none());
+        drop(places);
+        assert!(limit.admit(client).is_some());
     }
 }

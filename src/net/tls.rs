@@ -75,8 +75,13 @@ impl Tls {
     /// # Errors
     /// As [`Tls::load`]; everything stays as it was then.
     pub fn reload(&self, settings: TlsSettings, now: SystemTime) -> Result<(), TlsError> {
-        self.current.store(Arc::new(Loaded::new(settings, now)?));
+        self.adopt(Self::load(settings, now)?);
         Ok(())
+    }
+
+    /// Uses what `newer` has loaded, for connections made from then on.
+    pub fn adopt(&self, newer: Self) {
+        self.current.store(newer.current.into_inner());
     }
 
     /// What is odd but no reason to refuse the configuration: to be logged at start.

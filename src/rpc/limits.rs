@@ -1,4 +1,4 @@
-//! How many connections one address may have.
+//! What bounds a client of the RPC port.
 
 use std::collections::HashSet;
 use std::net::IpAddr;

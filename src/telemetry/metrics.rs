@@ -5,6 +5,7 @@ use crate::telemetry::window::Gauge as GaugeValue;
 use crate::telemetry::window::INTERVAL_SECONDS;
 use crate::telemetry::window::Snapshot;
 use crate::telemetry::window::Window;
+use arc_swap::ArcSwap;
 use dashmap::DashMap;
 use metrics::Counter;
 use metrics::CounterFn;
@@ -20,7 +21,9 @@ use metrics::Unit;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use metrics_exporter_prometheus::PrometheusHandle;
 use metrics_exporter_prometheus::PrometheusRecorder;
+use metrics_exporter_prometheus::formatting::sanitize_metric_name;
 use std::collections::BTreeMap;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
@@ -91,6 +94,7 @@ pub struct Metrics {
 }
 
 struct Inner {
+    options: Arc<ArcSwap<MetricsOptions>>,
     prometheus: PrometheusHandle,
     windows: Arc<Windows>,
 }
@@ -123,7 +127,9 @@ fn recorder(options: MetricsOptions) -> (Both, Metrics) {
         handle: handle.clone(),
         done_in: AtomicU64::new(0),
     });
+    let options = Arc::new(ArcSwap::from_pointee(options));
     let inner = Inner {
+        options: Arc::clone(&options),
         prometheus: handle,
         windows: Arc::clone(&windows),
     };
@@ -141,10 +147,51 @@ fn recorder(options: MetricsOptions) -> (Both, Metrics) {
 }
 
 impl Metrics {
+    /// Filters by the rules of `newer` from now on. The prefix stays: other names would begin at zero.
+    pub fn set_filter(&self, newer: &MetricsOptions) {
+        self.inner.options.rcu(|old| MetricsOptions {
+            prefix: old.prefix.clone(),
+            ..newer.clone()
+        });
+    }
+
     /// All metrics in Prometheus's text form.
     #[must_use]
     pub fn render_prometheus(&self) -> String {
-        self.inner.prometheus.render()
+        let text = self.inner.prometheus.render();
+        let hidden = self.hidden();
+        if hidden.is_empty() {
+            return text;
+        }
+        let mut kept = String::with_capacity(text.len());
+        let mut shows = true;
+        for line in text.lines() {
+            let begins = ["# HELP ", "# TYPE "]
+                .iter()
+                .find_map(|mark| line.strip_prefix(mark));
+            if let Some(name) = begins.and_then(|rest| rest.split(' ').next()) {
+                shows = !hidden.contains(name);
+            }
+            if shows {
+                kept.push_str(line);
+                kept.push('\n');
+            }
+        }
+        kept
+    }
+
+    /// What was recorded before the filter dropped it, under the names of Prometheus's form.
+    fn hidden(&self) -> HashSet<String> {
+        let (options, windows) = (self.inner.options.load(), &self.inner.windows);
+        let counters = windows.counters.iter().map(|row| row.key().clone());
+        let gauges = windows.gauges.iter().map(|row| row.key().clone());
+        let samples = windows.samples.iter().map(|row| row.key().clone());
+        counters
+            .chain(gauges)
+            .chain(samples)
+            .filter(|key| !options.keeps(key.name()))
+            .map(|key| sanitize_metric_name(key.name()))
+            .collect()
     }
 
     /// The last whole interval of ten seconds in Consul's form; gauges show their latest value.
@@ -156,13 +203,19 @@ impl Metrics {
     fn snapshot_at(&self, now: u64) -> Snapshot {
         let windows = &self.inner.windows;
         let shown = now.saturating_sub(1);
+        let options = self.inner.options.load();
         let mut gauges: Vec<_> = windows
             .gauges
             .iter()
+            .filter(|row| options.keeps(row.key().name()))
             .map(|row| gauge_value(row.key(), row.value()))
             .collect();
         gauges.sort_by(|a, b| (&a.name, &a.labels).cmp(&(&b.name, &b.labels)));
-        let of = |key: &Key, window: &Window| window.of(shown, key.name(), &labels(key));
+        let of = |key: &Key, window: &Window| {
+            let kept = options.keeps(key.name());
+            kept.then(|| window.of(shown, key.name(), &labels(key)))
+                .flatten()
+        };
         Snapshot {
             timestamp: timestamp(shown),
             gauges,
@@ -230,7 +283,7 @@ fn timestamp(interval: u64) -> String {
 
 /// Feeds Prometheus's registry and the windows.
 struct Both {
-    options: MetricsOptions,
+    options: Arc<ArcSwap<MetricsOptions>>,
     prometheus: PrometheusRecorder,
     windows: Arc<Windows>,
     upkeep: Arc<Upkeep>,
@@ -261,9 +314,10 @@ fn cell<T: Default>(map: &DashMap<Key, Arc<T>>, key: &Key) -> Arc<T> {
 impl Both {
     /// The key under its configured name, unless the filter drops it.
     fn kept(&self, key: &Key) -> Option<Key> {
-        let renamed = self.options.renamed(key.name());
+        let options = self.options.load();
+        let renamed = options.renamed(key.name());
         let name = renamed.as_deref().unwrap_or(key.name());
-        if !self.options.keeps(name) {
+        if !options.keeps(name) {
             return None;
         }
         Some(match renamed {
@@ -498,6 +552,43 @@ mod tests {
             &["consul.rpc.query"],
         );
         check(with("consul", &[], &[], false), "consul.rpc.query", &[]);
+    }
+
+    #[test]
+    fn a_new_filter_acts_on_what_was_recorded_before() {
+        let (recorder, metrics) = recorder(MetricsOptions::default());
+        let record = || {
+            metrics::with_local_recorder(&recorder, || {
+                metrics::gauge!("consul.raft.peers").set(1.0);
+                metrics::counter!("consul.rpc.query").increment(1);
+                metrics::histogram!("consul.rpc.time").record(1.5);
+            });
+        };
+        record();
+        let shown = |metrics: &Metrics| {
+            let text = metrics.render_prometheus();
+            [
+                "consul_raft_peers",
+                "consul_rpc_query",
+                "consul_rpc_time_sum",
+            ]
+            .map(|name| text.contains(name))
+        };
+        assert_eq!(shown(&metrics), [true; 3]);
+        metrics.set_filter(&MetricsOptions {
+            prefix: "not.taken".to_owned(),
+            blocked_prefixes: vec!["consul.rpc".to_owned()],
+            ..MetricsOptions::default()
+        });
+        record();
+        assert_eq!(shown(&metrics), [true, false, false]);
+        assert_eq!(metrics.snapshot().gauges.len(), 1);
+        metrics.set_filter(&MetricsOptions::default());
+        assert_eq!(shown(&metrics), [true; 3]);
+        assert!(
+            metrics.render_prometheus().contains("consul_rpc_query 1"),
+            "not counted meanwhile"
+        );
     }
 
     #[test]

@@ -219,7 +219,8 @@ async fn registrations_and_reports_survive_a_restart() {
     // What a configuration file defines takes the place of what was kept.
     let file = json!({"Name": "alone", "TTL": "2h"});
     let file = CheckDefinition::parse(&file).unwrap();
-    again.local.configure(vec![], vec![file]).await.unwrap();
+    let configured = again.local.judge(vec![], vec![file]).unwrap();
+    again.local.configure(configured).await.unwrap();
     again.stop().await;
     let third = start(Some(dir.path()));
     assert!(third.local.services().is_empty() && third.local.checks().is_empty());

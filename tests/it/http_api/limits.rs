@@ -2,6 +2,7 @@
 
 use crate::http_api::fixture::{Fixture, PATIENCE, Response};
 use crossway::http::{Route, Settings, Verb};
+use crossway::net::ClientLimit;
 use http::{HeaderName, HeaderValue};
 use serde_json::json;
 use std::io::Read;
@@ -28,7 +29,7 @@ async fn rest_of(stream: &mut TcpStream) -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_with_too_many_connections_is_told_so() {
     let fixture = Fixture::limited(Settings {
-        max_conns_per_client: 3,
+        connections: ClientLimit::new(3),
         ..Settings::default()
     })
     .await;
