@@ -10,7 +10,7 @@
 //! - `entry` says how a command and a log record look as bytes (pure).
 //! - `batch` folds proposals that wait at the same time into one entry; `verify` folds leadership confirmations.
 //! - `disk` owns the database file; `log_store` and `machine` adapt disk and state to openraft.
-//! - `transport` is the seam for several servers: bytes to a peer, bytes back.
+//! - `transport` is the way between servers: a seam (bytes to a peer, bytes back) and what fills it on the RPC port.
 //!
 //! Absent on purpose: no forwarding to the leader (the caller knows the peer), no access rules, no clock in the state.
 
@@ -35,8 +35,8 @@ pub use entry::{CodecError, decode_record_for_fuzzing};
 pub use error::{Error, ProposeError};
 pub use handle::{Consensus, Written};
 pub use role::Role;
-pub use stats::RaftStats;
-pub use transport::{Transport, TransportError};
+pub use stats::{PeerStatus, RaftStats};
+pub use transport::{Lane, RaftTransport, Transport, TransportError, serve_raft};
 pub use types::Peer;
 
 #[cfg(test)]

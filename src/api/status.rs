@@ -26,6 +26,6 @@ impl Api {
     /// RPC addresses of the servers in the Raft configuration.
     pub fn peers(&self) -> Vec<String> {
         let peers = self.consensus().peers().into_iter();
-        peers.map(|(peer, _)| peer.address).collect()
+        peers.map(|status| status.peer.address).collect()
     }
 }

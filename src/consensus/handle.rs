@@ -7,16 +7,17 @@ use crate::consensus::error::{Error, ProposeError};
 use crate::consensus::log_store::LogStore;
 use crate::consensus::machine::blocking;
 use crate::consensus::role::Role;
-use crate::consensus::stats::RaftStats;
+use crate::consensus::stats::{PeerStatus, RaftStats};
 use crate::consensus::transport::{TransportError, receive};
 use crate::consensus::types::{Peer, Raft};
 use crate::consensus::verify::Asker;
 use crate::model::{Index, NodeId};
 use crate::store::{Command, Outcome, Store};
 use bytes::Bytes;
+use openraft::error::{InitializeError, RaftError};
 use openraft::{ChangeMembers, LogIdOptionExt};
 use parking_lot::Mutex;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -120,16 +121,48 @@ impl Consensus {
         membership.get_node(&leader).cloned()
     }
 
-    /// All servers of the membership, and whether each votes.
-    pub fn peers(&self) -> Vec<(Peer, bool)> {
-        let metrics = self.inner.raft.server_metrics();
-        let metrics = metrics.borrow();
+    /// All servers of the membership.
+    pub fn peers(&self) -> Vec<PeerStatus> {
+        let metrics = self.inner.raft.metrics().borrow().clone();
+        let leader = self.leader().map(|leader| leader.id);
         let membership = metrics.membership_config.membership();
         let voters: BTreeSet<u64> = membership.voter_ids().collect();
-        let nodes = membership.nodes();
-        nodes
-            .map(|(id, peer)| (peer.clone(), voters.contains(id)))
-            .collect()
+        let replicated = metrics.replication.unwrap_or_default();
+        let last_log = |id: &u64| match *id == self.inner.id {
+            true => self.inner.log.last().index(),
+            false => replicated.get(id).copied().flatten().index(),
+        };
+        let status = |(id, peer): (&u64, &Peer)| PeerStatus {
+            peer: peer.clone(),
+            voter: voters.contains(id),
+            leader: leader.as_ref() == Some(&peer.id),
+            last_log: last_log(id),
+        };
+        membership.nodes().map(status).collect()
+    }
+
+    /// Whether this server is or was part of a datacenter: it has a log, a snapshot, a membership or has voted.
+    pub fn is_initialized(&self) -> bool {
+        let metrics = self.inner.raft.metrics();
+        let metrics = metrics.borrow();
+        let members = metrics.membership_config.membership().nodes().count();
+        members > 0 || metrics.current_term > 0 || self.inner.log.last().is_some()
+    }
+
+    /// Forms a datacenter of these servers, this one among them. All of them call this with the same list. Does nothing
+    /// on a server that is part of a datacenter already.
+    ///
+    /// # Errors
+    /// If this server is not in the list, or Raft has ended.
+    pub async fn initialize(&self, peers: Vec<Peer>) -> Result<(), Error> {
+        let mut members = BTreeMap::new();
+        for peer in peers {
+            members.insert(raft_id(&peer.id)?, peer);
+        }
+        match self.inner.raft.initialize(members).await {
+            Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Ok(()),
+            Err(error) => Err(Error::Raft(error.to_string())),
+        }
     }
 
     /// Since the leader was heard of; zero on the leader, `None` if never.

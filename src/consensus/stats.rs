@@ -4,6 +4,19 @@ use crate::consensus::types::Peer;
 use crate::model::Index;
 use std::time::Duration;
 
+/// One server of the membership.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerStatus {
+    /// The server.
+    pub peer: Peer,
+    /// Whether it votes.
+    pub voter: bool,
+    /// Whether it leads, as far as is known here.
+    pub leader: bool,
+    /// Index of the last log entry it is known to have. A leader knows it of all, others of themselves alone.
+    pub last_log: Option<Index>,
+}
+
 /// A picture of Raft on this server at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RaftStats {
@@ -25,8 +38,8 @@ pub struct RaftStats {
     pub last_snapshot_term: u64,
     /// Voters other than this server.
     pub num_peers: usize,
-    /// All servers, and whether each votes.
-    pub peers: Vec<(Peer, bool)>,
+    /// All servers.
+    pub peers: Vec<PeerStatus>,
     /// Index of the entry that made this membership.
     pub configuration_index: Index,
     /// Since a leader was heard of; zero on the leader, `None` if never.

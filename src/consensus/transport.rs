@@ -1,6 +1,17 @@
 //! The seam for several servers: openraft's requests as bytes to a peer, its answers as bytes back.
 //!
 //! A [`Transport`] knows addresses and connections and nothing of Raft; this file knows Raft and nothing of connections.
+//! `tcp` is the one over the RPC ports: `dial` makes a connection, `link` keeps and uses it, `serve` is the other side,
+//! and `wire` says what stands on it.
+
+mod dial;
+mod link;
+mod serve;
+mod tcp;
+mod wire;
+
+pub use serve::serve_raft;
+pub use tcp::RaftTransport;
 
 use crate::consensus::entry::{decode_record, encode_record};
 use crate::consensus::types::{Peer, Raft, SnapshotMeta, Types, Vote};
@@ -26,6 +37,15 @@ const BACKOFF: Duration = Duration::from_millis(200);
 #[error("{0}")]
 pub struct TransportError(pub String);
 
+/// How urgent a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lane {
+    /// Heartbeats, log entries and votes.
+    Prompt,
+    /// Parts of a snapshot. Nothing prompt may wait behind them.
+    Bulk,
+}
+
 /// Carries one Raft request to a peer's [`receive`](crate::consensus::Consensus::receive) and brings the answer back.
 #[async_trait]
 pub trait Transport: Send + Sync + 'static {
@@ -33,7 +53,7 @@ pub trait Transport: Send + Sync + 'static {
     ///
     /// # Errors
     /// If there is no answer.
-    async fn call(&self, peer: &Peer, request: Bytes) -> Result<Bytes, TransportError>;
+    async fn call(&self, peer: &Peer, lane: Lane, request: Bytes) -> Result<Bytes, TransportError>;
 }
 
 /// A request with the server it is meant for: an address may have passed to another one.
@@ -167,10 +187,14 @@ impl Client {
             to: self.to,
             request,
         };
+        let lane = match &envelope.request {
+            Request::Append(_) | Request::Vote(_) => Lane::Prompt,
+            Request::Snapshot(_) => Lane::Bulk,
+        };
         let bytes = encode_record(&envelope)
             .map_err(bad("raft request"))
             .map_err(Failure::Network)?;
-        let call = self.transport.call(&self.peer, bytes.into());
+        let call = self.transport.call(&self.peer, lane, bytes.into());
         let reply = tokio::time::timeout(option.hard_ttl(), call)
             .await
             .map_err(|_| Failure::Network(TransportError(format!("{} is slow", self.peer))))?
@@ -256,7 +280,7 @@ pub(crate) struct Alone;
 
 #[async_trait]
 impl Transport for Alone {
-    async fn call(&self, peer: &Peer, _: Bytes) -> Result<Bytes, TransportError> {
+    async fn call(&self, peer: &Peer, _: Lane, _: Bytes) -> Result<Bytes, TransportError> {
         Err(TransportError(format!(
             "this server is not set up to reach {peer}"
         )))

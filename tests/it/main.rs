@@ -18,6 +18,7 @@ mod gossip_wire;
 mod hostile;
 mod http_api;
 mod probe;
+mod raft;
 mod reload;
 mod rpc_methods;
 mod rpc_wire;

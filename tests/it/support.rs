@@ -17,5 +17,6 @@ pub(crate) mod http;
 pub(crate) mod mesh;
 pub(crate) mod peers;
 pub(crate) mod serf;
+pub(crate) mod raft;
 pub(crate) mod server;
 pub(crate) mod xds;

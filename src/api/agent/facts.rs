@@ -2,7 +2,7 @@
 
 use crate::api::Api;
 use crate::api::error::Error;
-use crate::consensus::{Peer, Role};
+use crate::consensus::{PeerStatus, Role};
 use crate::model::catalog::StringMap;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -234,9 +234,9 @@ impl Api {
             Some(d) if d.is_zero() => "0".to_owned(),
             Some(d) => format!("{d:?}"),
         };
-        let server = |(peer, votes): &(Peer, bool)| {
-            let suffrage = if *votes { "Voter" } else { "Nonvoter" };
-            let (id, address) = (&peer.id, &peer.address);
+        let server = |server: &PeerStatus| {
+            let suffrage = if server.voter { "Voter" } else { "Nonvoter" };
+            let (id, address) = (&server.peer.id, &server.peer.address);
             format!("{{Suffrage:{suffrage} ID:{id} Address:{address}}}")
         };
         let servers: Vec<String> = raft.peers.iter().map(server).collect();

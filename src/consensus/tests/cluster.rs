@@ -1,7 +1,7 @@
 //! Three servers in one process, joined by an in-memory transport.
 
 use super::*;
-use crate::consensus::{Peer, Transport, TransportError};
+use crate::consensus::{Lane, Peer, Transport, TransportError};
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -22,7 +22,7 @@ struct End {
 
 #[async_trait]
 impl Transport for End {
-    async fn call(&self, peer: &Peer, request: Bytes) -> Result<Bytes, TransportError> {
+    async fn call(&self, peer: &Peer, _: Lane, request: Bytes) -> Result<Bytes, TransportError> {
         let cut = self.wire.cut.lock().clone();
         let server = self.wire.servers.lock().get(&peer.address).cloned();
         match server {
@@ -127,7 +127,7 @@ async fn writes_reach_all_and_followers_name_the_leader() {
     assert_eq!(refused, Err(ProposeError::NotLeader { leader }));
     assert!(all[1].last_contact().unwrap() < PATIENCE);
     all[0].verify_leader().await.unwrap();
-    assert_eq!(all[0].peers().iter().filter(|(_, voter)| *voter).count(), 3);
+    assert_eq!(all[0].peers().iter().filter(|peer| peer.voter).count(), 3);
     assert_eq!(all[0].stats().num_peers, 2);
 }
 

@@ -124,7 +124,7 @@ async fn a_new_address_is_written_into_the_membership() {
     moved.address = "127.0.0.2:8300".to_owned();
     let consensus = leader(moved).await;
     let moved = timeout(PATIENCE, async {
-        while consensus.peers()[0].0.address != "127.0.0.2:8300" {
+        while consensus.peers()[0].peer.address != "127.0.0.2:8300" {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     });

@@ -1,0 +1,4 @@
+//! Raft between servers over their real RPC ports, with and without TLS.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
+
+mod form;
