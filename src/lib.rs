@@ -25,6 +25,7 @@
 //! | [`gossip`] | members of a pool: the wire of memberlist and serf |
 //! | [`store`] | the replicated state, its commands, topics and snapshots |
 //! | [`rpc`] | port 8300: first byte and ALPN, yamux, net/rpc msgpack; client |
+//! | [`discovery`] | where servers and gateways are: addresses, DNS, programs, Kubernetes, EC2; the retry loop of joining |
 //! | [`consensus`] | Raft behind one handle; the only writer of the store |
 //! | [`router`] | which servers exist, and gates over what all of them can do (pure) |
 //! | [`ca`] | Connect CA: roots and leaf certificates, signed in the leader's task |
@@ -88,6 +89,7 @@ pub mod cli;
 pub mod codec;
 pub mod config;
 pub mod consensus;
+pub mod discovery;
 pub mod federation;
 pub mod gossip;
 pub mod hooks;

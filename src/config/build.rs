@@ -29,6 +29,7 @@ use crate::config::settings::Raft;
 use crate::config::settings::Telemetry;
 use crate::config::settings::Tls;
 use crate::config::settings::TlsVersion;
+use crate::discovery::Source;
 use base64::Engine;
 use std::path::PathBuf;
 
@@ -53,8 +54,8 @@ pub(super) fn build(dev: bool, s: &Settings, host: &Host, problems: &mut Problem
         addresses: addresses::resolve(s, &ports, host, problems),
         ports,
         connect: connect(s),
-        federation: federation(s),
-        join: join(s),
+        federation: federation(s, problems),
+        join: join(s, problems),
         gossip: gossip(s, problems),
         raft: raft(s),
         limits: limits(s),
@@ -169,21 +170,21 @@ fn connect(s: &Settings) -> Connect {
     }
 }
 
-fn federation(s: &Settings) -> Federation {
+fn federation(s: &Settings, problems: &mut Problems) -> Federation {
     Federation {
         through_gateways: s.bool("connect.enable_mesh_gateway_wan_federation"),
-        primary_gateways: s.texts("primary_gateways"),
+        primary_gateways: sources(s, "primary_gateways", problems),
         primary_gateways_interval: s.duration("primary_gateways_interval"),
         disable_primary_gateway_fallback: s.bool("connect.disable_primary_gateway_fallback"),
     }
 }
 
-fn join(s: &Settings) -> Join {
+fn join(s: &Settings, problems: &mut Problems) -> Join {
     Join {
-        start: s.texts("start_join"),
-        start_wan: s.texts("start_join_wan"),
-        retry: s.texts("retry_join"),
-        retry_wan: s.texts("retry_join_wan"),
+        start: sources(s, "start_join", problems),
+        start_wan: sources(s, "start_join_wan", problems),
+        retry: sources(s, "retry_join", problems),
+        retry_wan: sources(s, "retry_join_wan", problems),
         retry_interval: s.duration("retry_interval"),
         retry_interval_wan: s.duration("retry_interval_wan"),
         retry_max: s.uint("retry_max"),
@@ -191,6 +192,21 @@ fn join(s: &Settings) -> Join {
         reconnect_timeout: s.duration("reconnect_timeout"),
         reconnect_timeout_wan: s.duration("reconnect_timeout_wan"),
     }
+}
+
+/// Places to find servers and gateways; each wrong entry is a problem of its own (case C018).
+fn sources(s: &Settings, key: &str, problems: &mut Problems) -> Vec<Source> {
+    let mut sources = Vec::new();
+    for (text, origin) in s.texts_with_origin(key) {
+        match Source::parse(&text) {
+            Ok(source) => sources.push(source),
+            Err(error) => {
+                let what = format!("{key}: {:?}: {}", error.value, error.what);
+                problems.push(Problem::new(origin, key, what).remedy(error.remedy));
+            }
+        }
+    }
+    sources
 }
 
 fn gossip(s: &Settings, problems: &mut Problems) -> Gossip {

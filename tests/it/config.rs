@@ -377,7 +377,11 @@ fn spellings_of_addresses() {
         ("bind_addr", "fe80::1%eth0", Err("leave the zone out")),
         ("primary_gateways", "2001:db8::1:8443", Ok("")),
         ("primary_gateways", "[2001:db8::1]:8443", Ok("")),
-        ("primary_gateways", "gw:8443:1", Err("needs brackets")),
+        (
+            "primary_gateways",
+            "gw:8443:1",
+            Err("write an IPv6 address with a port as [2001:db8::1]:8301"),
+        ),
     ] {
         let value = if key == "primary_gateways" {
             format!("[\"{value}\"]")
@@ -396,6 +400,35 @@ fn spellings_of_addresses() {
             Err(wanted) => refused(&hcl, &[wanted]),
         }
     }
+}
+
+/// The specification's CFG-9, and every list of places to join.
+#[test]
+fn entries_of_joining_are_read() {
+    for key in ["start_join", "retry_join", "retry_join_wan"] {
+        refused(
+            &format!("{BASE}{key} = [\"10.0.0.1\", \"provider=gce tag_value=x\"]"),
+            &[
+                &format!("{key}: \"provider=gce tag_value=x\": provider \"gce\" is not built in"),
+                "exec=/path/to/program",
+            ],
+        );
+    }
+    let double = "[\"provider=aws tag_key=a tag_key=b tag_value=c\"]";
+    refused(
+        &format!("{BASE}retry_join = {double}"),
+        &["duplicate key \"tag_key\""],
+    );
+    let list =
+        "[\"1.2.3.4:443\", \"provider=aws tag_key=a tag_value=b\", \"exec=/bin/list --all\"]";
+    let sources = valid(&format!("retry_join = {list}")).config.join.retry;
+    let texts: Vec<_> = sources.iter().map(ToString::to_string).collect();
+    let expected = [
+        "1.2.3.4:443",
+        "provider=aws tag_key=a tag_value=b",
+        "exec=/bin/list --all",
+    ];
+    assert_eq!(texts, expected);
 }
 
 #[test]
@@ -820,7 +853,8 @@ fn later_sources_win_and_lists_grow() {
         ),
         ("dc2", "example.com")
     );
-    assert_eq!(config.join.retry, ["a", "b", "c"]);
+    let retry: Vec<_> = config.join.retry.iter().map(ToString::to_string).collect();
+    assert_eq!(retry, ["a", "b", "c"]);
     assert_eq!(
         (
             config.identity.node_meta["a"].as_str(),

@@ -1,5 +1,6 @@
 //! Addresses, ports, joining and gossip.
 
+use crate::discovery::Source;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
@@ -117,17 +118,17 @@ pub struct PortRange {
     pub max: u16,
 }
 
-/// Joining other servers. Entries are addresses, host names, or discovery strings (`provider=…`).
+/// Joining other servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Join {
     /// Joined once at start; failure stops the server.
-    pub start: Vec<String>,
+    pub start: Vec<Source>,
     /// The same for the WAN.
-    pub start_wan: Vec<String>,
+    pub start_wan: Vec<Source>,
     /// Joined until one answers.
-    pub retry: Vec<String>,
+    pub retry: Vec<Source>,
     /// The same for the WAN.
-    pub retry_wan: Vec<String>,
+    pub retry_wan: Vec<Source>,
     /// Time between attempts.
     pub retry_interval: Duration,
     /// Time between attempts on the WAN.

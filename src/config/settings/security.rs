@@ -1,5 +1,6 @@
 //! TLS, the mesh's CA, federation and access control.
 
+use crate::discovery::Source;
 use serde_json::Value as Json;
 use std::fmt;
 use std::path::PathBuf;
@@ -81,7 +82,7 @@ pub struct Federation {
     /// Whether servers of other datacenters are reached through gateways.
     pub through_gateways: bool,
     /// Addresses or discovery strings of the primary's gateways.
-    pub primary_gateways: Vec<String>,
+    pub primary_gateways: Vec<Source>,
     /// Time between discoveries of them, at least 1 s.
     pub primary_gateways_interval: Duration,
     /// Whether a secondary may not fall back to dialling the primary's gateways itself.
