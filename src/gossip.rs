@@ -7,13 +7,15 @@
 //!                      \-> user message: wire::serf: join, leave, events, queries
 //! ```
 //!
-//! [`wire`] turns bytes into messages and back; [`swim`] decides who is there, and tells the others; [`tags`] is what a
-//! node says about itself, and [`server_tags`] what Consul's servers mean by it. [`transport`] is the seam to the
+//! [`wire`] turns bytes into messages and back; [`swim`] decides who is there, and tells the others; [`serf`] adds who
+//! leaves on purpose, events, queries, keys and [coordinates](coordinate); [`tags`] is what a node says about itself, and
+//! [`server_tags`] what Consul's servers mean by it. [`transport`] is the seam to the
 //! network, and [`udp_tcp`] the plain network. Everything else here is pure: no clock, no random source, no I/O.
 
 pub mod coordinate;
 pub mod member;
 pub mod own_tags;
+pub mod serf;
 pub mod server_tags;
 pub mod swim;
 pub mod tags;

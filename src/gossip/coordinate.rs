@@ -1,13 +1,27 @@
 //! Vivaldi network coordinates as they travel in the acknowledgements of probes.
 
+mod client;
+
+use std::time::Duration;
+
 use serde::Deserialize;
 use serde::Serialize;
 
 use crate::codec;
 use crate::gossip::wire::Error;
 
+pub use client::Client;
+pub use client::Rejected;
+
 /// Dimensions of the Euclidean part that serf computes with.
 pub const DIMENSIONS: usize = 8;
+
+/// The error that a node starts with, which is also the largest one: `VivaldiErrorMax`.
+const START_ERROR: f64 = 1.5;
+/// The least height, in seconds: `HeightMin`.
+const MIN_HEIGHT: f64 = 1.0e-5;
+/// The longest distance that is computed with; what is farther is as good as unreachable.
+const MAX_DISTANCE: f64 = 1.0e9;
 
 /// Version of the payload that serf puts into acknowledgements.
 const PING_VERSION: u8 = 1;
@@ -31,9 +45,9 @@ impl Default for Coordinate {
     fn default() -> Self {
         Self {
             vec: vec![0.0; DIMENSIONS],
-            error: 1.5,
+            error: START_ERROR,
             adjustment: 0.0,
-            height: 1.0e-5,
+            height: MIN_HEIGHT,
         }
     }
 }
@@ -43,6 +57,20 @@ impl Coordinate {
     pub fn is_valid(&self) -> bool {
         let rest = [self.error, self.adjustment, self.height];
         self.vec.len() == DIMENSIONS && self.vec.iter().chain(&rest).all(|n| n.is_finite())
+    }
+
+    /// The round-trip time from here to `other`, as far as the coordinates can tell: at most 30 years, and zero if one
+    /// of them is not [valid](Self::is_valid).
+    pub fn distance(&self, other: &Self) -> Duration {
+        let raw = self.raw_distance(other);
+        let adjusted = raw + self.adjustment + other.adjustment;
+        let seconds = if adjusted > 0.0 { adjusted } else { raw };
+        Duration::try_from_secs_f64(seconds.min(MAX_DISTANCE)).unwrap_or_default()
+    }
+
+    /// The round-trip time in seconds without the adjustments.
+    fn raw_distance(&self, other: &Self) -> f64 {
+        magnitude(&difference(&self.vec, &other.vec)) + self.height + other.height
     }
 
     /// The payload of an acknowledgement.
@@ -73,6 +101,14 @@ impl Coordinate {
             Err(Error::Coordinate)
         }
     }
+}
+
+fn difference(a: &[f64], b: &[f64]) -> Vec<f64> {
+    a.iter().zip(b).map(|(a, b)| a - b).collect()
+}
+
+fn magnitude(vec: &[f64]) -> f64 {
+    vec.iter().map(|n| n * n).sum::<f64>().sqrt()
 }
 
 #[cfg(test)]
