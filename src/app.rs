@@ -21,12 +21,10 @@ mod tasks;
 pub use data_dir::DataDirError;
 
 use crate::api::Api;
-use crate::api::agent::Agent;
-use crate::api::forward;
+use crate::api::agent::{Agent, Departure};
 use crate::app::reload::Knobs;
 use crate::ca;
 use crate::config::Config;
-use crate::consensus;
 use crate::consensus::Consensus;
 use crate::consensus::Role;
 use crate::federation;
@@ -39,6 +37,7 @@ use crate::net;
 use crate::net::ClientLimit;
 use crate::operator as operator_api;
 use crate::probe;
+use crate::reconcile;
 use crate::rpc;
 use crate::telemetry;
 use crate::xds;
@@ -66,6 +65,7 @@ pub struct App {
     consensus: Consensus,
     tasks: JoinSet<&'static str>,
     shutdown: CancellationToken,
+    departure: Departure,
     knobs: Knobs,
 }
 
@@ -106,16 +106,7 @@ impl App {
             );
         }
         let local = open_local(config, id.clone()).await?;
-        let tls = Arc::new(tls);
-        let pool = rpc::Pool::new(tls.clone(), Arc::new(rpc::Lan(tls.clone())));
-        let consensus = Consensus::open(consensus::Config {
-            forward: Some(Arc::new(forward::Leader::new(
-                pool,
-                settings::datacenter(config),
-            ))),
-            ..settings::consensus(config, id.clone())
-        })
-        .await?;
+        let consensus = Consensus::open(settings::consensus(config, id.clone())).await?;
         if let Some(dir) = &config.data_dir {
             data_dir::keep(dir, &id)?;
         }
@@ -123,9 +114,10 @@ impl App {
             consensus,
             tasks: JoinSet::new(),
             shutdown: CancellationToken::new(),
+            departure: Departure::default(),
             knobs: Knobs {
                 https: tls.https_server().map(watch::Sender::new),
-                tls,
+                tls: Arc::new(tls),
                 rpc_limits: Arc::new(ArcSwap::from_pointee(settings::rpc_limits(config))),
                 http_connections: ClientLimit::new(
                     config.limits.http_max_conns_per_client as usize,
@@ -201,6 +193,7 @@ impl App {
             ca,
             metrics: Some(self.knobs.metrics.clone()),
             facts: Arc::new(settings::facts(config)),
+            departure: self.departure.clone(),
         };
         let api = Api::with_agent(settings::api(config), consensus.clone(), agent);
         let grpc = ports::Grpc::new(ports.grpc, ports.grpc_tls);
@@ -212,7 +205,12 @@ impl App {
             local::run(local, consensus.clone(), store.clone(), stop.clone()),
         );
         let duties = leader::Duties {
-            own: self.knobs.own.subscribe(),
+            reconcile: reconcile::Context {
+                consensus: consensus.clone(),
+                own: self.knobs.own.subscribe(),
+                members: watch::channel(settings::alone(config, &self.knobs.own.borrow())).1,
+                autopilot: settings::autopilot(config),
+            },
             entries: self.knobs.entries.subscribe(),
             ca: config.connect.enabled.then(|| ca::leader::Context {
                 consensus: consensus.clone(),

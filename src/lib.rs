@@ -32,7 +32,7 @@
 //! | [`federation`] | leader's loop that publishes the own gateways as a federation state |
 //! | [`local`] | services and checks of this server, their runners, and the sync to the catalog |
 //! | [`probe`] | leader's loop that runs the checks of nodes without an agent, such as gateways |
-//! | [`reconcile`] | leader's loop that keeps the servers' own catalog rows true |
+//! | [`reconcile`] | leader's loops that bring the members of the pool into the catalog and Raft |
 //! | [`proxycfg`] | state and proxy to everything one Envoy needs, as plain data |
 //! | [`xds`] | that data to resources, the protocol session, and its gRPC services |
 //! | [`api`] | what the server can do, one function per verb, shared by all edges |

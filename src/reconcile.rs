@@ -1,160 +1,284 @@
-//! Leader loop that keeps the servers' own rows of the catalog true.
+//! Leader loops that make the members of the pool true elsewhere: in the catalog and in Raft.
 //!
-//! The one server of this step registers itself: its node, the check `serfHealth`, and the service `consul` that gateways
-//! expose to other datacenters. Should somebody remove or change the rows, they are put right at once. Gossip members will
-//! be reconciled here as well.
+//! ```text
+//!   members ──┬─> catalog::plan(state, members) ──> nodes, serfHealth, the service consul ──> consensus
+//!             └─> servers::Pool::steps(members, peers) ──> add, promote, remove ──> Raft membership
+//! ```
+//!
+//! Both plans are pure and hold only what differs. The loops wake when members change, when somebody changes the rows of
+//! nodes, and once a minute; they rest after each round, so that two who disagree about a row cannot keep them busy.
 
-use crate::consensus::Consensus;
-use crate::model::catalog::CONSUL_SERVICE;
-use crate::model::catalog::StringMap;
-use crate::model::check::SERF_HEALTH;
-use crate::model::query::RegisterRequest;
-use crate::model::{CheckStatus, Datacenter, HealthCheck, NodeId, NodeName, NodeService};
-use crate::store::{Command, Key, State, Topic};
-use std::collections::BTreeMap;
-use std::net::IpAddr;
+mod catalog;
+mod own;
+mod servers;
+
+pub use own::OwnServer;
+pub use servers::Autopilot;
+
+use crate::consensus::{Consensus, ProposeError};
+use crate::gossip::{Member, MemberStatus};
+use crate::model::{NodeId, NodeName};
+use crate::reconcile::catalog::View;
+use crate::reconcile::servers::{Pool, Step};
+use crate::store::{Command, Key, Topic};
+use futures_util::StreamExt;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use tracing::{info, warn};
+use tokio::time::{Instant, sleep, sleep_until};
+use tracing::{debug, info, warn};
 
-/// How long to wait after a failed write.
+/// How often everything is looked at, changed or not.
+const FULL: Duration = Duration::from_secs(60);
+
+/// How long a pool has time to find its members again before one that is missing counts as gone.
+const SETTLE: Duration = FULL;
+
+/// Rest after a round, which also gathers what happens at the same time.
+const REST: Duration = Duration::from_millis(200);
+
+/// Rest after a round in which a write failed.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Facts about this server that the catalog shows.
-#[derive(Clone, Debug)]
-pub struct OwnServer {
-    /// The node's UUID.
-    pub id: NodeId,
-    /// The node's name.
-    pub name: NodeName,
-    /// The own datacenter.
-    pub datacenter: Datacenter,
-    /// Where other machines of the datacenter reach it.
-    pub lan: IpAddr,
-    /// Its addresses by tag: `lan`, `wan`, their kinds by family, and what is configured besides.
-    pub tagged: StringMap,
-    /// The node's configured metadata.
-    pub meta: BTreeMap<String, String>,
-    /// The RPC port, 8300 by default.
-    pub rpc_port: u16,
-    /// The API level that clients see as the version, such as `1.8.7`.
-    pub version: String,
+/// Nodes that are written at the same time. Consensus puts those into one entry of the log.
+const AT_ONCE: usize = 64;
+
+/// What the loops work with.
+#[derive(Clone)]
+pub struct Context {
+    /// Where they write.
+    pub consensus: Consensus,
+    /// What the catalog shows of this server.
+    pub own: watch::Receiver<OwnServer>,
+    /// The members of the datacenter's pool.
+    pub members: watch::Receiver<Arc<[Member]>>,
+    /// Care for dead and new servers.
+    pub autopilot: Autopilot,
 }
 
-impl OwnServer {
-    /// What the catalog is to hold about this server.
-    pub fn registration(&self) -> RegisterRequest {
-        let mut node_meta = self.meta.clone();
-        node_meta.insert("consul-network-segment".to_owned(), String::new());
-        RegisterRequest {
-            datacenter: self.datacenter.clone(),
-            id: self.id.clone(),
-            node: self.name.clone(),
-            address: self.lan.to_string(),
-            tagged_addresses: self.tagged.clone(),
-            node_meta,
-            service: Some(self.service()),
-            check: Some(HealthCheck {
-                node: self.name.clone(),
-                check_id: SERF_HEALTH.into(),
-                name: "Serf Health Status".to_owned(),
-                status: CheckStatus::Passing,
-                output: "Agent alive and reachable".to_owned(),
-                ..HealthCheck::default()
-            }),
-            ..RegisterRequest::default()
-        }
-    }
+/// Runs while this server leads.
+pub async fn run_leader(context: Context) {
+    tokio::join!(keep_catalog(context.clone()), keep_servers(context));
+}
 
-    fn service(&self) -> NodeService {
-        let meta = [
-            ("non_voter", "false"),
-            ("raft_version", "3"),
-            ("serf_protocol_current", "2"),
-            ("serf_protocol_max", "5"),
-            ("serf_protocol_min", "1"),
-            ("version", &self.version),
-        ];
-        NodeService {
-            id: CONSUL_SERVICE.into(),
-            service: CONSUL_SERVICE.into(),
-            port: self.rpc_port,
-            meta: meta
-                .into_iter()
-                .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                .collect::<StringMap>(),
-            weights: Some(crate::model::Weights::default()),
-            ..NodeService::default()
-        }
-    }
+/// Names of members that were seen since this server leads.
+#[derive(Default)]
+struct Seen(BTreeSet<Key>);
 
-    /// Whether the catalog lacks something of the registration. Pure: applies it to a copy and looks for a difference.
-    pub fn is_due(&self, state: &State) -> bool {
-        let mut trial = state.clone();
-        let command = Command::Register(Box::new(self.registration()));
-        let applied = trial.apply(state.last_index() + 1, &command);
-        applied.result.is_err() || !applied.topics.is_empty()
+impl Seen {
+    fn note(&mut self, members: &[Member]) {
+        let keys = members.iter().map(|member| Key::of(member.name.shared()));
+        self.0.extend(keys);
     }
 }
 
-/// Runs while this server leads; follows changes of `own`, such as its metadata.
-pub async fn run_leader(consensus: Consensus, mut changes: watch::Receiver<OwnServer>) {
-    let node = Topic::Node(Key::of(changes.borrow().name.shared()));
-    let mut watch = consensus.store().watch([node]);
+async fn keep_catalog(mut context: Context) {
+    let begun = Instant::now();
+    let mut seen = Seen::default();
     loop {
-        let own = changes.borrow_and_update().clone();
-        if !own.is_due(&consensus.store().latest()) {
-            tokio::select! {
-                () = watch.changed() => {}
-                Ok(()) = changes.changed() => {}
-            }
+        let own = context.own.borrow_and_update().registration();
+        let members = context.members.borrow_and_update().clone();
+        seen.note(&members);
+        let store = context.consensus.store();
+        let mut changes = store.watch(topics(&members));
+        let plan = catalog::plan(&View {
+            state: &store.latest(),
+            members: &members,
+            own: &own,
+            seen: &seen.0,
+            settled: begun.elapsed() >= SETTLE,
+        });
+        let written = write(&context.consensus, plan).await;
+        sleep(if written { REST } else { RETRY }).await;
+        if !written {
             continue;
         }
-        let command = Command::Register(Box::new(own.registration()));
-        match consensus.propose(command).await {
-            Ok(_) => info!(node = %own.name, "this server's catalog rows are written"),
-            Err(error) => {
-                warn!(%error, retry_in = ?RETRY, "this server's catalog rows are not written");
-                tokio::time::sleep(RETRY).await;
+        tokio::select! {
+            () = changes.changed() => {}
+            Ok(()) = context.members.changed() => {}
+            Ok(()) = context.own.changed() => {}
+            () = sleep(FULL) => {}
+        }
+    }
+}
+
+/// Nodes that come and go, and everything on servers: clients and gateways depend on what the catalog says of them.
+fn topics(members: &[Member]) -> Vec<Topic> {
+    let servers = members
+        .iter()
+        .filter(|m| m.tags.get("role") == Some("consul"));
+    let nodes = servers.map(|server| Topic::Node(Key::of(server.name.shared())));
+    nodes.chain([Topic::Nodes]).collect()
+}
+
+/// Carries a plan out; answers whether nothing is to be tried again soon.
+async fn write(consensus: &Consensus, plan: Vec<Vec<Command>>) -> bool {
+    let nodes = futures_util::stream::iter(plan);
+    let done = nodes.map(|commands| async move {
+        for command in commands {
+            let what = describe(&command);
+            match consensus.propose(command).await {
+                Ok(_) => info!("{what}"),
+                Err(error @ (ProposeError::Refused(_) | ProposeError::TooLarge { .. })) => {
+                    warn!(%error, "refused: {what}");
+                }
+                Err(error) => {
+                    warn!(%error, retry_in = ?RETRY, "not written: {what}");
+                    return false;
+                }
             }
+        }
+        true
+    });
+    done.buffer_unordered(AT_ONCE)
+        .fold(true, async |all, one| all && one)
+        .await
+}
+
+fn describe(command: &Command) -> String {
+    match command {
+        Command::Register(request) => {
+            let status = request.check.iter().map(|check| check.status.as_str());
+            let status = status.last().unwrap_or_default();
+            format!("member {} is {status} in the catalog", request.node)
+        }
+        Command::Deregister {
+            node, service_id, ..
+        } if service_id.is_empty() => {
+            format!("member {node} is gone from the catalog")
+        }
+        Command::Deregister { node, .. } => format!("member {node} is no server in the catalog"),
+        _ => "catalog".to_owned(),
+    }
+}
+
+/// What the loop over servers remembers.
+#[derive(Default)]
+struct Memory {
+    seen: Seen,
+    /// Since when each server is there, by id.
+    stable: BTreeMap<NodeId, Instant>,
+    /// Whether a server got its vote since this one leads: then dead ones may go.
+    grown: bool,
+    /// What was complained about last.
+    rivals: Vec<NodeName>,
+}
+
+async fn keep_servers(mut context: Context) {
+    let mut memory = Memory::default();
+    loop {
+        let members = context.members.borrow_and_update().clone();
+        memory.note(&members, Instant::now());
+        let wake = round(&context, &mut memory, &members).await;
+        sleep(REST).await;
+        tokio::select! {
+            Ok(()) = context.members.changed() => {}
+            () = sleep_until(wake) => {}
+        }
+    }
+}
+
+impl Memory {
+    fn note(&mut self, members: &[Member], now: Instant) {
+        self.seen.note(members);
+        let alive = members.iter().filter(|m| m.status == MemberStatus::Alive);
+        let ids: BTreeSet<NodeId> = alive
+            .filter_map(|member| member.tags.get("id").map(NodeId::from))
+            .collect();
+        self.stable.retain(|id, _| ids.contains(id));
+        for id in ids {
+            self.stable.entry(id).or_insert(now);
+        }
+    }
+}
+
+/// Goes one round, and answers when the next is due even if nothing happens.
+async fn round(context: &Context, memory: &mut Memory, members: &[Member]) -> Instant {
+    let own = context.own.borrow().clone();
+    let peers = context.consensus.peers();
+    let seen = memory.seen.0.clone();
+    let pool = Pool {
+        datacenter: &own.datacenter,
+        own: &own.id,
+        members,
+        peers: &peers,
+        seen: &seen,
+    };
+    let rivals = pool.rivals();
+    if rivals != memory.rivals {
+        if !rivals.is_empty() {
+            warn!(
+                ?rivals,
+                "more than one server is in bootstrap mode: none is added; leave out bootstrap on all but one"
+            );
+        }
+        memory.rivals = rivals;
+    }
+    let mut next = Instant::now() + FULL;
+    for step in pool.steps() {
+        if let Step::Promote(peer) = &step
+            && !pool.is_caught_up(peer, &context.autopilot)
+        {
+            debug!(%peer, "waits until it has the log");
+            next = next.min(Instant::now() + RETRY);
+            continue;
+        }
+        next = next.min(take(context, memory, step).await);
+    }
+    if memory.grown {
+        for peer in pool.dead(&context.autopilot) {
+            let reason = "it is dead, and a new server has taken its place";
+            next = next.min(take(context, memory, Step::Remove { peer, reason }).await);
+        }
+    }
+    next
+}
+
+/// Takes one step; answers when to look again.
+async fn take(context: &Context, memory: &mut Memory, step: Step) -> Instant {
+    let now = Instant::now();
+    let consensus = &context.consensus;
+    let (peer, done) = match step {
+        Step::Remove { peer, reason } => {
+            let done = consensus.remove_server(&peer.id).await;
+            if done.is_ok() {
+                info!(%peer, reason, "removed from Raft");
+            }
+            (peer, done)
+        }
+        Step::Add(peer) => {
+            let done = consensus.add_learner(peer.clone()).await;
+            if done.is_ok() {
+                info!(%peer, "added to Raft, without a vote yet");
+                return now; // The next round promotes it.
+            }
+            (peer, done)
+        }
+        Step::Promote(peer) => {
+            let since = memory.stable.get(&peer.id).copied().unwrap_or(now);
+            let due = since + context.autopilot.stabilization;
+            if due > now {
+                debug!(%peer, "waits until it was there for long enough");
+                return due;
+            }
+            let done = consensus.add_server(peer.clone()).await;
+            if done.is_ok() {
+                info!(%peer, "votes in Raft");
+                memory.grown = true;
+                return now; // Now dead ones may go.
+            }
+            (peer, done)
+        }
+    };
+    match done {
+        Ok(()) => now + FULL,
+        Err(error) => {
+            warn!(%peer, %error, retry_in = ?RETRY, "the Raft membership is not changed");
+            now + RETRY
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn own() -> OwnServer {
-        OwnServer {
-            id: "ddd6fddd-b174-f428-7633-0e0dabed6a2c".into(),
-            name: "dc1-s1".into(),
-            datacenter: "dc1".into(),
-            lan: [10, 71, 0, 11].into(),
-            tagged: [("wan_ipv4".to_owned(), "10.71.0.11".to_owned())].into(),
-            meta: BTreeMap::new(),
-            rpc_port: 8300,
-            version: "1.8.7".to_owned(),
-        }
-    }
-
-    #[test]
-    fn rows_are_written_once_and_again_when_somebody_removes_them() {
-        let own = own();
-        let mut state = State::default();
-        assert!(own.is_due(&state));
-        let command = Command::Register(Box::new(own.registration()));
-        state.apply(1, &command).result.unwrap();
-        assert!(!own.is_due(&state));
-        let node = state.node("dc1-s1").unwrap();
-        assert_eq!(node.tagged_addresses["wan_ipv4"], "10.71.0.11");
-        assert_eq!(state.check_service_nodes("consul")[0].checks.len(), 1);
-        let gone = Command::Deregister {
-            node: own.name.clone(),
-            service_id: CONSUL_SERVICE.into(),
-            check_id: "".into(),
-        };
-        state.apply(2, &gone).result.unwrap();
-        assert!(own.is_due(&state));
-    }
-}
+mod tests;

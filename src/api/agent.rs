@@ -1,8 +1,10 @@
 //! What this server's own agent can do: services and checks registered with it, and facts about itself.
 
+mod departure;
 mod facts;
 mod services;
 
+pub use departure::Departure;
 pub use facts::{Facts, Member, Ports};
 pub use services::{AgentError, ServiceHealth, content_hash};
 
@@ -26,6 +28,8 @@ pub struct Agent {
     pub metrics: Option<Metrics>,
     /// What there is to know about this server.
     pub facts: Arc<Facts>,
+    /// Who wants it to leave.
+    pub departure: Departure,
 }
 
 impl Api {

@@ -7,7 +7,6 @@ use crate::federation;
 use crate::model::ConfigEntry;
 use crate::probe;
 use crate::reconcile;
-use crate::reconcile::OwnServer;
 use crate::store::Command;
 use crate::store::ConfigOp;
 use std::pin::pin;
@@ -30,7 +29,7 @@ const FAULT_PAUSE: Duration = Duration::from_secs(1);
 /// What the leader does, and with what.
 pub(super) struct Duties {
     pub(super) consensus: Consensus,
-    pub(super) own: watch::Receiver<OwnServer>,
+    pub(super) reconcile: reconcile::Context,
     /// Config entries to write where there are none.
     pub(super) entries: watch::Receiver<Arc<Vec<ConfigEntry>>>,
     /// `None` when Connect is off.
@@ -161,8 +160,8 @@ fn start(duties: &Duties, stop: &CancellationToken, loops: &mut JoinSet<&'static
         loops.spawn(task.instrument(info_span!("loop", name)));
     };
     let consensus = duties.consensus.clone();
-    let own = reconcile::run_leader(consensus.clone(), duties.own.clone());
-    run("reconcile", Box::pin(own));
+    let members = reconcile::run_leader(duties.reconcile.clone());
+    run("reconcile", Box::pin(members));
     run(
         "federation",
         Box::pin(federation::run_leader(duties.federation.clone())),

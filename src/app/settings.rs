@@ -10,6 +10,9 @@ use crate::api::agent::Ports;
 use crate::api::config_entry::normalise;
 use crate::config;
 use crate::consensus;
+use crate::gossip::server_tags::AclMode;
+use crate::gossip::{Advertised, Member, MemberStatus, Scope};
+use crate::hooks;
 use crate::http;
 use crate::local;
 use crate::local::CheckDefinition;
@@ -25,8 +28,9 @@ use crate::net::TlsSettings;
 use crate::net::TlsVersion;
 use crate::probe;
 use crate::proxycfg::Place;
-use crate::reconcile::OwnServer;
+use crate::reconcile::{Autopilot, OwnServer};
 use crate::rpc;
+use std::sync::Arc;
 
 /// The level of Consul's API that clients and peers can count on, as they see it in versions and tags.
 pub(crate) const API_LEVEL: &str = "1.8.7";
@@ -146,6 +150,47 @@ pub(crate) fn own_server(config: &config::Config, id: NodeId) -> OwnServer {
         meta: config.identity.node_meta.clone(),
         rpc_port: config.addresses.rpc_advertise.port(),
         version: API_LEVEL.to_owned(),
+    }
+}
+
+/// What this server says about itself in its pools.
+pub(crate) fn advertised(config: &config::Config, id: NodeId) -> Advertised {
+    let tls = &config.tls;
+    Advertised {
+        datacenter: datacenter(config),
+        id,
+        protocol: config.identity.protocol,
+        build: API_LEVEL.to_owned(),
+        port: config.addresses.rpc_advertise.port(),
+        bootstrap: config.bootstrap,
+        expect: config.bootstrap_expect,
+        non_voter: false,
+        use_tls: tls.has_ca(),
+        acls: AclMode::Disabled,
+        wan_join_port: config.ports.serf_wan,
+    }
+}
+
+/// The members of a pool that has nobody else.
+pub(crate) fn alone(config: &config::Config, own: &OwnServer) -> Arc<[Member]> {
+    let advertised = advertised(config, own.id.clone());
+    Arc::new([Member {
+        name: own.name.clone(),
+        addr: own.lan.into(),
+        port: config.addresses.serf_lan_advertise.port(),
+        tags: advertised.tags(Scope::Lan, &hooks::Open),
+        status: MemberStatus::Alive,
+        ..Member::default()
+    }])
+}
+
+pub(crate) fn autopilot(config: &config::Config) -> Autopilot {
+    let autopilot = &config.autopilot;
+    Autopilot {
+        cleanup_dead_servers: autopilot.cleanup_dead_servers,
+        min_quorum: autopilot.min_quorum,
+        stabilization: autopilot.server_stabilization_time,
+        max_trailing_logs: autopilot.max_trailing_logs,
     }
 }
 

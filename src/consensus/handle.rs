@@ -4,22 +4,19 @@ use crate::consensus::batch::Waiting;
 use crate::consensus::config::raft_id;
 use crate::consensus::entry::{CodecError, Sealed};
 use crate::consensus::error::{Error, ProposeError};
-use crate::consensus::forward::{Answer, Question, decode_question, encode_answer};
 use crate::consensus::log_store::LogStore;
-use crate::consensus::machine::{Applied, blocking};
+use crate::consensus::machine::blocking;
 use crate::consensus::role::Role;
 use crate::consensus::stats::{PeerStatus, RaftStats};
 use crate::consensus::transport::{TransportError, receive};
-use crate::consensus::types::{LogId, Peer, Raft};
-use crate::consensus::verify::{Asker, caught_up};
+use crate::consensus::types::{Peer, Raft};
+use crate::consensus::verify::Asker;
 use crate::model::{Index, NodeId};
-use crate::store::{ApplyError, Command, Outcome, Store};
+use crate::store::{Command, Outcome, Store};
 use bytes::Bytes;
-use futures_util::future::join_all;
 use openraft::error::{InitializeError, RaftError};
 use openraft::{ChangeMembers, LogIdOptionExt};
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,6 +25,8 @@ use tokio::task::JoinHandle;
 
 /// How long a written change of the membership may take to show.
 const MEMBERSHIP_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a new server may take to get the log before it votes.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Writes above this many bytes are worth a warning, as in Consul.
 const LARGE: usize = 1 << 20;
@@ -35,21 +34,12 @@ const LARGE: usize = 1 << 20;
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// An acknowledged write: it is on the disks of a quorum and in the state.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     /// Its Raft index. Writes that were committed together share it.
     pub index: Index,
     /// What it came to.
     pub outcome: Outcome,
-}
-
-/// As of whom a read must be new.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Freshness {
-    /// The leader, as this server knows it.
-    Leader,
-    /// A leader that a quorum confirms.
-    Quorum,
 }
 
 /// Raft on this server. Cloning it shares it.
@@ -64,13 +54,9 @@ pub(crate) struct Inner {
     pub(crate) raft: Raft,
     pub(crate) log: LogStore,
     pub(crate) store: Store,
-    pub(crate) applied: Applied,
     pub(crate) role: watch::Receiver<Role>,
     pub(crate) proposals: mpsc::Sender<Waiting>,
-    /// Those who want a quorum to confirm that the leader leads.
-    pub(crate) confirmers: mpsc::Sender<Asker>,
-    /// Those who trust the leader.
-    pub(crate) readers: mpsc::Sender<Asker>,
+    pub(crate) askers: mpsc::Sender<Asker>,
     /// When the leader was last heard.
     pub(crate) contact: Mutex<Option<Instant>>,
     pub(crate) tasks: Vec<JoinHandle<()>>,
@@ -94,9 +80,8 @@ impl Consensus {
         &self.inner.store
     }
 
-    /// Writes a command. When this returns it is on the disks of a quorum, applied and published on the leader. Proposals
-    /// that wait at the same time share one log entry and its index; no reader sees a part of them. A server that does
-    /// not lead has the leader write it.
+    /// Writes a command. When this returns it is on the disks of a quorum, applied and published. Proposals that wait at
+    /// the same time share one log entry and its index; no reader sees a part of them.
     ///
     /// # Errors
     /// [`ProposeError`] says whether nothing was written or the outcome is unknown.
@@ -108,17 +93,9 @@ impl Consensus {
         if command.size() > LARGE {
             tracing::warn!(bytes = command.size(), "a very large write slows down Raft");
         }
-        self.submit(command, false).await
-    }
-
-    async fn submit(&self, command: Sealed, from_peer: bool) -> Result<Written, ProposeError> {
         let (answer, written) = oneshot::channel();
         let ask = async {
-            let waiting = Waiting {
-                command,
-                answer,
-                from_peer,
-            };
+            let waiting = Waiting { command, answer };
             let sent = self.inner.proposals.send(waiting).await;
             sent.map_err(|_| ProposeError::Shutdown)?;
             written.await.map_err(|_| ProposeError::Shutdown)?
@@ -126,67 +103,6 @@ impl Consensus {
         tokio::time::timeout(self.inner.propose_timeout, ask)
             .await
             .unwrap_or(Err(ProposeError::Unknown))
-    }
-
-    /// Answers the question of a server that takes this one for the leader; see [`Forward`](crate::consensus::Forward).
-    ///
-    /// # Errors
-    /// If the bytes are no question.
-    pub async fn answer(&self, question: &[u8]) -> Result<Bytes, CodecError> {
-        let answer = match decode_question(question)? {
-            Question::Propose(commands) => {
-                let writes = commands.into_iter().map(|command| async {
-                    // What this version cannot read must not get into the log.
-                    if let Err(error) = command.command() {
-                        let refusal = ApplyError::refused(format!("the write is refused: {error}"));
-                        return Err(ProposeError::Refused(refusal));
-                    }
-                    self.submit(command, true).await
-                });
-                Answer::Proposed(join_all(writes).await)
-            }
-            Question::Read { confirm } => {
-                let askers = match confirm {
-                    true => &self.inner.confirmers,
-                    false => &self.inner.readers,
-                };
-                Answer::Read(self.ask(askers, true).await)
-            }
-        };
-        encode_answer(&answer)
-    }
-
-    /// Waits until the state here is as new as the leader's was at the time of the call: until it holds every write that
-    /// was acknowledged before. One question serves all who ask meanwhile.
-    ///
-    /// # Errors
-    /// If there is no leader, or it cannot be reached, or no quorum confirms it.
-    pub async fn catch_up(&self, freshness: Freshness) -> Result<(), ProposeError> {
-        let askers = match freshness {
-            Freshness::Leader if self.leads_caught_up() => return Ok(()),
-            Freshness::Leader => &self.inner.readers,
-            Freshness::Quorum => &self.inner.confirmers,
-        };
-        let index = self.ask(askers, false).await?;
-        let mut applied = self.inner.applied.clone();
-        let there = |applied: &Option<LogId>| applied.index().unwrap_or(0) >= index;
-        let reached = applied.wait_for(there).await;
-        reached.map_err(|_| ProposeError::Shutdown).map(|_| ())
-    }
-
-    /// Whether this server leads and has applied what earlier leaders acknowledged.
-    fn leads_caught_up(&self) -> bool {
-        let Role::Leader { term } = *self.inner.role.borrow() else {
-            return false;
-        };
-        caught_up(term)(&self.inner.applied.borrow())
-    }
-
-    async fn ask(&self, askers: &mpsc::Sender<Asker>, here: bool) -> Result<Index, ProposeError> {
-        let (answer, index) = oneshot::channel();
-        let sent = askers.send(Asker { answer, here }).await;
-        sent.map_err(|_| ProposeError::Shutdown)?;
-        index.await.map_err(|_| ProposeError::Shutdown)?
     }
 
     /// This server's role; the receiver is told of every change.
@@ -266,7 +182,12 @@ impl Consensus {
     /// # Errors
     /// If this server does not lead, or no quorum confirms that it does.
     pub async fn barrier(&self) -> Result<Index, ProposeError> {
-        let ask = self.ask(&self.inner.confirmers, true);
+        let (asker, answer) = oneshot::channel();
+        let ask = async {
+            let sent = self.inner.askers.send(asker).await;
+            sent.map_err(|_| ProposeError::Shutdown)?;
+            answer.await.map_err(|_| ProposeError::Shutdown)?
+        };
         tokio::time::timeout(self.inner.propose_timeout, ask)
             .await
             .unwrap_or(Err(ProposeError::NoQuorum))
@@ -329,27 +250,44 @@ impl Consensus {
         Ok(done.snapshot.index().unwrap_or(0))
     }
 
-    /// Adds a server: first without a vote until it has caught up, then with one. Works on the leader alone.
+    /// Adds a server without a vote, or writes the new name and address of a known one. Works on the leader alone.
     ///
     /// # Errors
     /// If this server does not lead or another change is under way.
+    pub async fn add_learner(&self, peer: Peer) -> Result<(), Error> {
+        let id = raft_id(&peer.id)?;
+        // The ids stay the same, so the quorums do: a new address cannot split the datacenter.
+        let change = ChangeMembers::SetNodes(BTreeMap::from([(id, peer)]));
+        self.change_membership(change, true).await
+    }
+
+    /// Adds a server: first without a vote until it has caught up, then with one. Works on the leader alone.
+    ///
+    /// # Errors
+    /// If this server does not lead, another change is under way, or the server does not catch up in time.
     pub async fn add_server(&self, peer: Peer) -> Result<(), Error> {
         let id = raft_id(&peer.id)?;
-        let raft = &self.inner.raft;
-        raft.add_learner(id, peer, true)
-            .await
-            .map_err(|error| Error::Raft(error.to_string()))?;
+        let failed = |error: &dyn std::fmt::Display| Error::Raft(error.to_string());
+        let added = self.inner.raft.add_learner(id, peer, true);
+        let caught_up = tokio::time::timeout(CATCH_UP_TIMEOUT, added).await;
+        caught_up
+            .map_err(|_| failed(&"the new server does not catch up; is it reachable?"))?
+            .map_err(|error| failed(&error))?;
         let change = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
         self.change_membership(change, true).await
     }
 
-    /// Removes a server from the membership. Works on the leader alone.
+    /// Removes a server from the membership, whether it votes or not. Works on the leader alone.
     ///
     /// # Errors
     /// If this server does not lead or another change is under way.
     pub async fn remove_server(&self, id: &NodeId) -> Result<(), Error> {
-        let id = raft_id(id)?;
-        let change = ChangeMembers::RemoveVoters(BTreeSet::from([id]));
+        let votes = self.peers().iter().any(|s| s.peer.id == *id && s.voter);
+        let ids = BTreeSet::from([raft_id(id)?]);
+        let change = match votes {
+            true => ChangeMembers::RemoveVoters(ids),
+            false => ChangeMembers::RemoveNodes(ids),
+        };
         self.change_membership(change, false).await
     }
 

@@ -4,15 +4,14 @@ use crate::consensus::batch::Batcher;
 use crate::consensus::config::{Config, raft_id};
 use crate::consensus::disk::{Disk, lock_dir, open_file};
 use crate::consensus::error::Error;
-use crate::consensus::forward::Forwarder;
 use crate::consensus::handle::{Consensus, Inner};
 use crate::consensus::log_store::LogStore;
-use crate::consensus::machine::{Applied, Keep, Machine, blocking};
+use crate::consensus::machine::{Keep, Machine, blocking};
 use crate::consensus::role::{Role, role};
 use crate::consensus::snapshots::Snapshots;
 use crate::consensus::transport::{Alone, Network, Transport};
 use crate::consensus::types::{Peer, Raft};
-use crate::consensus::verify::{self, Verifier};
+use crate::consensus::verify::Verifier;
 use crate::model::NodeId;
 use crate::store::Store;
 use openraft::ChangeMembers;
@@ -52,20 +51,12 @@ impl Consensus {
             None => Arc::new(Alone),
         };
         let led = log.vote_is_won_by(id);
-        let applied = machine.follow();
         let raft = Raft::new(id, settings, Network(transport), log.clone(), machine)
             .await
             .map_err(|error| Error::Raft(error.to_string()))?;
         begin(&raft, id, &config, alone && !led).await?;
         let span = tracing::info_span!("raft", node = %config.node_name);
-        let opened = Opened {
-            id,
-            raft,
-            log,
-            applied,
-            store,
-        };
-        Ok(assemble(opened, config, span))
+        Ok(assemble(id, config, raft, log, store, span))
     }
 }
 
@@ -105,46 +96,23 @@ fn load(dir: &Path, node: &NodeId, store: Store) -> Result<(LogStore, Machine), 
     Ok((log, machine))
 }
 
-/// What was opened and started.
-struct Opened {
+fn assemble(
     id: u64,
+    config: Config,
     raft: Raft,
     log: LogStore,
-    applied: Applied,
     store: Store,
-}
-
-fn assemble(opened: Opened, config: Config, span: tracing::Span) -> Consensus {
-    let Opened {
-        id,
-        raft,
-        log,
-        applied,
-        store,
-    } = opened;
+    span: tracing::Span,
+) -> Consensus {
     let now = role(&raft.server_metrics().borrow());
     let (tell, role) = watch::channel(now);
     let watcher = follow_role(raft.clone(), id, config.peer(), tell).instrument(span.clone());
-    let forwarder = Forwarder::new(config.forward.clone(), role.clone(), config.propose_timeout);
-    let (batcher, proposals) =
-        Batcher::new(raft.clone(), role.clone(), log.fault(), forwarder.clone());
-    let verifier = |confirm| {
-        Verifier::new(verify::Parts {
-            raft: raft.clone(),
-            role: role.clone(),
-            fault: log.fault(),
-            applied: applied.clone(),
-            forwarder: forwarder.clone(),
-            confirm,
-        })
-    };
-    let (confirming, confirmers) = verifier(true);
-    let (trusting, readers) = verifier(false);
+    let (batcher, proposals) = Batcher::new(raft.clone(), role.clone(), log.fault());
+    let (verifier, askers) = Verifier::new(raft.clone(), role.clone(), log.fault());
     let tasks = vec![
         tokio::spawn(watcher),
         tokio::spawn(batcher.run().instrument(span.clone())),
-        tokio::spawn(confirming.run().instrument(span.clone())),
-        tokio::spawn(trusting.run().instrument(span)),
+        tokio::spawn(verifier.run().instrument(span)),
     ];
     Consensus::new(Inner {
         id,
@@ -152,11 +120,9 @@ fn assemble(opened: Opened, config: Config, span: tracing::Span) -> Consensus {
         raft,
         log,
         store,
-        applied,
         role,
         proposals,
-        confirmers,
-        readers,
+        askers,
         contact: parking_lot::Mutex::new(None),
         tasks,
     })

@@ -23,7 +23,10 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("federation", &["model", "store", "rpc", "consensus"]),
     ("local", &["model", "store", "consensus"]),
     ("probe", &["model", "store", "consensus", "local"]),
-    ("reconcile", &["model", "store", "consensus"]),
+    (
+        "reconcile",
+        &["model", "gossip", "store", "consensus", "router"],
+    ),
     ("proxycfg", &["model", "store"]),
     ("xds", &["model", "proto", "store", "proxycfg"]),
     (
@@ -64,6 +67,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "model",
             "proto",
             "net",
+            "gossip",
+            "router",
             "store",
             "rpc",
             "discovery",

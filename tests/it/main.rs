@@ -13,7 +13,6 @@ mod envoy_delivery;
 mod envoy_loss;
 mod envoy_refusal;
 mod envoy_registration;
-mod forwarding;
 mod fuzz;
 mod gossip_wire;
 mod hostile;

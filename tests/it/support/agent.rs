@@ -59,6 +59,7 @@ impl AgentServer {
             ca,
             metrics: Some(telemetry::init_metrics(&Default::default())),
             facts: Arc::new(facts()),
+            departure: Default::default(),
         };
         let settings = ApiSettings {
             datacenter: "dc1".into(),
