@@ -9,9 +9,11 @@
 //!
 //! [`wire`] turns bytes into messages and back; [`swim`] decides who is there, and tells the others; [`serf`] adds who
 //! leaves on purpose, events, queries, keys and [coordinates](coordinate); [`tags`] is what a node says about itself, and
-//! [`server_tags`] what Consul's servers mean by it. [`transport`] is the seam to the
-//! network, and [`udp_tcp`] the plain network. Everything else here is pure: no clock, no random source, no I/O.
+//! [`server_tags`] what Consul's servers mean by it. [`transport`] is the seam to the network, and [`udp_tcp`] the plain
+//! network; [`agent`] is the task that runs all of it, with [`Gossip`] as its handle. Everything else here is pure: no
+//! clock, no random source, no I/O.
 
+pub mod agent;
 pub mod coordinate;
 pub mod member;
 pub mod own_tags;
@@ -24,6 +26,9 @@ pub mod transport;
 pub mod udp_tcp;
 pub mod wire;
 
+pub use agent::Admission;
+pub use agent::Config;
+pub use agent::Gossip;
 pub use coordinate::Coordinate;
 pub use member::Member;
 pub use member::MemberStatus;

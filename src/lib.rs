@@ -22,7 +22,7 @@
 //! | [`codec`] | the msgpack dialect of Go peers, in RPC and gossip |
 //! | [`proto`] | generated protobuf code |
 //! | [`net`] | TLS settings, ALPN names, listeners |
-//! | [`gossip`] | members of a pool: the wire of memberlist and serf |
+//! | [`gossip`] | members of a pool: memberlist and serf as pure cores, and the agent that runs them |
 //! | [`store`] | the replicated state, its commands, topics and snapshots |
 //! | [`rpc`] | port 8300: first byte and ALPN, yamux, net/rpc msgpack; client |
 //! | [`discovery`] | where servers and gateways are: addresses, DNS, programs, Kubernetes, EC2; the retry loop of joining |

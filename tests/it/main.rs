@@ -14,6 +14,8 @@ mod envoy_loss;
 mod envoy_refusal;
 mod envoy_registration;
 mod fuzz;
+mod gossip_network;
+mod gossip_peers;
 mod gossip_wire;
 mod hostile;
 mod http_api;

@@ -13,6 +13,7 @@ pub(crate) mod certs;
 pub(crate) mod dns;
 pub(crate) mod gateway;
 pub(crate) mod gateways;
+pub(crate) mod gossip;
 pub(crate) mod http;
 pub(crate) mod mesh;
 pub(crate) mod peers;

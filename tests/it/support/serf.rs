@@ -108,18 +108,15 @@ impl Serf {
     }
 
     /// Runs a command that must succeed, and gives what it prints.
-    #[track_caller]
-    pub(crate) fn run(&self, command: &str, args: &[&str]) -> impl Future<Output = String> {
-        async move {
-            let output = self.command(command, args).await;
-            let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            assert!(
-                output.status.success(),
-                "serf {command} {args:?}: {text}{}",
-                String::from_utf8_lossy(&output.stderr)
-            );
-            text
-        }
+    pub(crate) async fn run(&self, command: &str, args: &[&str]) -> String {
+        let output = self.command(command, args).await;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let problem = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success(),
+            "serf {command} {args:?}: {text}{problem}"
+        );
+        text
     }
 
     /// What it says of each member; nothing while it does not answer.
@@ -179,6 +176,20 @@ impl Serf {
         self.until(what, move |seen| {
             seen.get(&name).is_some_and(|seen| seen.status == status)
         })
+    }
+
+    /// Waits until the process ends by itself.
+    pub(crate) async fn until_ended(&mut self) {
+        let end = Instant::now() + PATIENCE;
+        while self.child.as_mut().unwrap().try_wait().unwrap().is_none() {
+            assert!(
+                Instant::now() < end,
+                "{} does not end:\n{}",
+                self.name,
+                self.log()
+            );
+            tokio::time::sleep(PAUSE).await;
+        }
     }
 
     /// Ends the process without a good-bye.
