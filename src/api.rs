@@ -16,9 +16,11 @@ pub mod connect;
 pub mod error;
 pub mod federation_state;
 pub(crate) mod filter;
+pub mod forward;
 pub mod health;
 pub mod internal;
 pub mod kv;
+mod patience;
 pub mod read;
 pub mod register;
 pub mod route;
@@ -30,13 +32,11 @@ pub use error::Error;
 pub use read::Answer;
 
 use crate::api::agent::Agent;
-use crate::api::route::Consistency;
 use crate::consensus::{Consensus, ProposeError};
 use crate::model::{Datacenter, NodeName};
 use crate::store::{Command, Outcome, Store};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, timeout_at};
 
 /// What an [`Api`] needs to know of the configuration.
 #[derive(Clone, Debug)]
@@ -125,26 +125,26 @@ impl Api {
         self.inner.consensus.store()
     }
 
-    /// Writes through the log, if this datacenter is the one meant. A write that surely did not happen because the leader
-    /// changed is tried again within the hold time.
+    /// Writes through the log, if this datacenter is the one meant. A write that surely did not happen because there was no
+    /// leader, or it could not be reached, is tried again within the hold time.
     ///
     /// # Errors
     /// No path to the datacenter, no leader in time, or what the state or the log says.
     pub async fn write(&self, datacenter: &Datacenter, command: Command) -> Result<Outcome, Error> {
-        let deadline = Instant::now() + self.settings().hold;
-        let mut role = self.consensus().role();
+        self.reach_datacenter(datacenter)?;
+        let mut patience = self.patience();
         loop {
-            role.mark_unchanged();
-            self.reach(datacenter, Consistency::Default).await?;
-            match self.consensus().propose(command.clone()).await {
+            patience.role();
+            let problem = match self.consensus().propose(command.clone()).await {
                 Ok(written) => return Ok(written.outcome),
-                Err(ProposeError::NoLeader | ProposeError::NotLeader { .. }) => {}
+                Err(
+                    error @ (ProposeError::NoLeader
+                    | ProposeError::NotLeader { .. }
+                    | ProposeError::Unreached { .. }),
+                ) => error.into(),
                 Err(error) => return Err(error.into()),
-            }
-            match timeout_at(deadline, role.changed()).await {
-                Ok(Ok(())) => {}
-                _ => return Err(Error::NoLeader),
-            }
+            };
+            patience.pause(problem).await?;
         }
     }
 }

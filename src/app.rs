@@ -22,9 +22,11 @@ pub use data_dir::DataDirError;
 
 use crate::api::Api;
 use crate::api::agent::{Agent, Departure};
+use crate::api::forward;
 use crate::app::reload::Knobs;
 use crate::ca;
 use crate::config::Config;
+use crate::consensus;
 use crate::consensus::Consensus;
 use crate::consensus::Role;
 use crate::federation;
@@ -106,7 +108,16 @@ impl App {
             );
         }
         let local = open_local(config, id.clone()).await?;
-        let consensus = Consensus::open(settings::consensus(config, id.clone())).await?;
+        let tls = Arc::new(tls);
+        let pool = rpc::Pool::new(tls.clone(), Arc::new(rpc::Lan(tls.clone())));
+        let consensus = Consensus::open(consensus::Config {
+            forward: Some(Arc::new(forward::Leader::new(
+                pool,
+                settings::datacenter(config),
+            ))),
+            ..settings::consensus(config, id.clone())
+        })
+        .await?;
         if let Some(dir) = &config.data_dir {
             data_dir::keep(dir, &id)?;
         }
@@ -117,7 +128,7 @@ impl App {
             departure: Departure::default(),
             knobs: Knobs {
                 https: tls.https_server().map(watch::Sender::new),
-                tls: Arc::new(tls),
+                tls,
                 rpc_limits: Arc::new(ArcSwap::from_pointee(settings::rpc_limits(config))),
                 http_connections: ClientLimit::new(
                     config.limits.http_max_conns_per_client as usize,

@@ -8,17 +8,19 @@
 //! ```
 //!
 //! - `entry` says how a command and a log record look as bytes (pure).
-//! - `batch` folds proposals that wait at the same time into one entry; `verify` folds leadership confirmations.
+//! - `batch` folds proposals that wait at the same time into one entry; `verify` folds questions about how new the state is.
+//! - `forward` asks the leader, on a server that does not lead: to write, and how new its state is.
 //! - `disk` owns the database file; `log_store` and `machine` adapt disk and state to openraft.
 //! - `transport` is the way between servers: a seam (bytes to a peer, bytes back) and what fills it on the RPC port.
 //!
-//! Absent on purpose: no forwarding to the leader (the caller knows the peer), no access rules, no clock in the state.
+//! Absent on purpose: no addresses to dial, no access rules, no retries, no clock in the state.
 
 mod batch;
 mod config;
 mod disk;
 mod entry;
 mod error;
+mod forward;
 mod handle;
 mod log_store;
 mod machine;
@@ -33,7 +35,8 @@ mod verify;
 pub use config::Config;
 pub use entry::{CodecError, decode_record_for_fuzzing};
 pub use error::{Error, ProposeError};
-pub use handle::{Consensus, Written};
+pub use forward::{Forward, ForwardError};
+pub use handle::{Consensus, Freshness, Written};
 pub use role::Role;
 pub use stats::{PeerStatus, RaftStats};
 pub use transport::{Lane, RaftTransport, Transport, TransportError, serve_raft};

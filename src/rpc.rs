@@ -7,27 +7,36 @@
 //!                                         \-> Incoming: raft, snapshots, gossip of other datacenters
 //! ```
 //!
-//! [`crate::codec`] is the msgpack dialect, `client` the calling side. `route` decides what a byte or a
+//! [`crate::codec`] is the msgpack dialect. The calling side is `dial` (a connection), `client` (a session of many calls)
+//! and `pool` (a session per server, shared by all who call it). `route` decides what a byte or a
 //! name means, without any I/O. Nothing here knows a method by name (but for the two that a peer without a
 //! certificate may call), nor what a body means.
 
 pub mod client;
+pub mod dial;
 pub mod error;
 mod limits;
 mod mux;
+pub mod pool;
 mod route;
 mod server;
 mod session;
 mod wire;
 
 pub use client::ClientError;
-pub use client::Security;
 pub use client::Session;
-pub use client::Target;
+pub use dial::Channel;
+pub use dial::DialError;
+pub use dial::Security;
+pub use dial::Target;
 pub use error::RpcError;
 pub use limits::Limits;
 pub use mux::Incoming;
 pub use mux::Plugs;
+pub use pool::Destination;
+pub use pool::Dial;
+pub use pool::Lan;
+pub use pool::Pool;
 pub use route::Protocol;
 pub use server::ServerConfig;
 pub use server::serve;
@@ -55,6 +64,9 @@ pub struct CallContext {
     pub peer_identity: Option<Arc<PeerIdentity>>,
     /// How the connection is protected.
     pub transport: Transport,
+    /// Whether the peer may speak as a server of this datacenter: it has such a certificate, or nobody has one because
+    /// this server is set up without TLS.
+    pub is_local_server: bool,
 }
 
 /// How a connection is protected.

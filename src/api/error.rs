@@ -13,6 +13,9 @@ pub enum Error {
     /// The cluster has no leader, or this server could not reach it in time. The caller may retry.
     #[error("No cluster leader")]
     NoLeader,
+    /// The leader could not be reached in time; the text says why. Nothing was written.
+    #[error("{0}")]
+    Unreached(String),
     /// Nobody knows this datacenter.
     #[error("No path to datacenter")]
     NoPath(Datacenter),
@@ -41,6 +44,7 @@ impl From<ProposeError> for Error {
     fn from(error: ProposeError) -> Self {
         match error {
             ProposeError::NoLeader | ProposeError::NotLeader { .. } => Self::NoLeader,
+            ProposeError::Unreached { reason } => Self::Unreached(reason),
             ProposeError::Refused(refusal) => refusal.into(),
             ProposeError::TooLarge { .. } => Self::Refused(error.to_string()),
             ProposeError::NoQuorum => Self::NotReady,

@@ -3,13 +3,13 @@
 use crate::api::Api;
 use crate::api::error::Error;
 use crate::api::route::{Consistency, Route, route};
-use crate::consensus::Role;
+use crate::consensus::{Freshness, Role};
 use crate::model::query::ReadRequest;
 use crate::model::{Datacenter, Index, QueryMeta, QueryOptions};
 use crate::store::{State, Topic};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 /// A finished read: its facts, and the rows, which are made only when somebody asks for them.
 pub struct Answer<T> {
@@ -58,13 +58,13 @@ impl Api {
         topics: Vec<Topic>,
         index_of: impl Fn(&State) -> Index,
     ) -> Result<(QueryMeta, Arc<State>), Error> {
-        let consistency = Consistency::of(options);
+        let consistency = self.consistency(options);
         self.reach(datacenter, consistency).await?;
         let store = self.store();
         let min = options.min_query_index;
         if min == 0 {
             let state = store.latest();
-            return Ok((self.meta(index_of(&state)), state));
+            return Ok((self.meta(index_of(&state), consistency), state));
         }
         let settings = self.settings();
         let wait = wait_time(
@@ -81,17 +81,19 @@ impl Api {
             let index = index_of(&state).max(1);
             let first = *first.get_or_insert(index);
             if is_over(min, index, first, state.last_index()) || watch.abandoned() {
-                return Ok((self.meta(index), state));
+                return Ok((self.meta(index, consistency), state));
             }
             let woken = tokio::select! {
                 () = watch.changed() => true,
                 () = sleep_until(deadline) => false,
             };
-            if !woken {
-                return Ok((self.meta(index), state));
+            // What woke the reader is news; that there is none is for the leader to say.
+            if !woken || consistency == Consistency::Consistent {
+                self.reach(datacenter, consistency).await?;
             }
-            if consistency == Consistency::Consistent {
-                self.consensus().verify_leader().await?;
+            if !woken {
+                let state = store.latest();
+                return Ok((self.meta(index_of(&state), consistency), state));
             }
         }
     }
@@ -114,22 +116,39 @@ impl Api {
         })
     }
 
-    /// Facts about an answer given now.
-    fn meta(&self, index: Index) -> QueryMeta {
-        let known_leader = match &*self.consensus().role().borrow() {
-            Role::Leader { .. } => true,
-            Role::Follower { leader } => leader.is_some(),
-            Role::Candidate | Role::Stopped { .. } => false,
-        };
-        QueryMeta {
+    /// Facts about an answer given now. What is as new as the leader's state is the leader's answer, whoever gives it.
+    fn meta(&self, index: Index, consistency: Consistency) -> QueryMeta {
+        let mut meta = QueryMeta {
             index: index.max(1),
-            last_contact: self.consensus().last_contact().unwrap_or_default().into(),
-            known_leader,
-            consistency_level: String::new(),
+            known_leader: true,
+            ..QueryMeta::default()
+        };
+        if consistency == Consistency::Stale {
+            meta.last_contact = self.consensus().last_contact().unwrap_or_default().into();
+            meta.known_leader = match &*self.consensus().role().borrow() {
+                Role::Leader { .. } => true,
+                Role::Follower { leader } => leader.is_some(),
+                Role::Candidate | Role::Stopped { .. } => false,
+            };
+        }
+        meta
+    }
+
+    /// How fresh an answer must be: as the client wishes, and no staler than it allows.
+    fn consistency(&self, options: &QueryOptions) -> Consistency {
+        let max = options.max_stale_duration.to_std();
+        match Consistency::of(options) {
+            Consistency::Stale if max.is_zero() => Consistency::Stale,
+            Consistency::Stale => match self.consensus().last_contact() {
+                Some(contact) if contact <= max => Consistency::Stale,
+                _ => Consistency::Default,
+            },
+            other => other,
         }
     }
 
-    /// Waits until this server may answer a request.
+    /// Waits until this server may answer a request: at once for a stale answer, else when its state is as new as the
+    /// leader's was at the time of the call.
     ///
     /// # Errors
     /// No path to the datacenter, no leader within the hold time, or leadership not confirmed.
@@ -138,27 +157,30 @@ impl Api {
         datacenter: &Datacenter,
         consistency: Consistency,
     ) -> Result<(), Error> {
-        let settings = self.settings();
-        let mut role = self.consensus().role();
-        let reached = timeout(settings.hold, async {
-            loop {
-                let heard = self.consensus().last_contact().is_some();
-                let now = role.borrow_and_update().clone();
-                match route(&settings.datacenter, datacenter, consistency, &now, heard) {
-                    Route::Local => return Ok(()),
-                    Route::Datacenter(dc) => return Err(Error::NoPath(dc)),
-                    Route::Leader(_) => {}
-                }
-                if role.changed().await.is_err() {
-                    return Err(Error::NoLeader);
-                }
+        let freshness = match consistency {
+            Consistency::Consistent => Freshness::Quorum,
+            Consistency::Default | Consistency::Stale => Freshness::Leader,
+        };
+        let mut patience = self.patience();
+        loop {
+            let heard = self.consensus().last_contact().is_some();
+            let role = patience.role();
+            let here = &self.settings().datacenter;
+            match route(here, datacenter, consistency, &role, heard) {
+                Route::Datacenter(dc) => return Err(Error::NoPath(dc)),
+                Route::Local if consistency == Consistency::Stale => return Ok(()),
+                Route::Local | Route::Leader(_) => {}
             }
-        });
-        reached.await.unwrap_or(Err(Error::NoLeader))?;
-        if consistency == Consistency::Consistent {
-            self.consensus().verify_leader().await?;
+            let caught_up = self.consensus().catch_up(freshness);
+            let problem = match timeout_at(patience.deadline, caught_up).await {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(error)) if error.is_final() => return Err(error.into()),
+                Ok(Err(error)) => error.into(),
+                Err(_) if consistency == Consistency::Consistent => Error::NotReady,
+                Err(_) => Error::NoLeader,
+            };
+            patience.pause(problem).await?;
         }
-        Ok(())
     }
 }
 

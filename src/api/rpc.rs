@@ -9,6 +9,7 @@ mod rows;
 
 use crate::api::Api;
 use crate::api::error::Error;
+use crate::api::forward;
 use crate::codec;
 use crate::model::query::{
     ChecksInStateRequest, ConfigEntryQuery, DatacenterIndexedCheckServiceNodes, DcSpecificRequest,
@@ -23,6 +24,7 @@ use crate::rpc::{CallContext, Handler, RpcError};
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_bytes::ByteBuf;
 use std::collections::BTreeSet;
 use std::time::SystemTime;
 
@@ -31,6 +33,7 @@ const SERVICES: &[&str] = &[
     "Catalog",
     "ConfigEntry",
     "ConnectCA",
+    "Consensus",
     "FederationState",
     "Health",
     "Internal",
@@ -54,7 +57,7 @@ fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, RpcError> {
     Ok(codec::from_slice(body)?)
 }
 
-fn encode<T: Serialize>(reply: &T) -> Reply {
+fn encode<T: Serialize + ?Sized>(reply: &T) -> Reply {
     let bytes = codec::to_vec(reply).map_err(|error| RpcError::failed(error.to_string()))?;
     Ok(bytes.into())
 }
@@ -84,6 +87,7 @@ impl Handler for Api {
         match service {
             "Catalog" => self.rpc_catalog(method, &body).await,
             "ConfigEntry" => self.rpc_config_entry(method, &body).await,
+            "Consensus" => self.rpc_consensus(&ctx, method, &body).await,
             "FederationState" => self.rpc_federation_state(&ctx, method, &body).await,
             "Health" => self.rpc_health(method, &body).await,
             "KVS" => self.rpc_kvs(method, &body).await,
@@ -112,6 +116,22 @@ impl Api {
             "Status.RaftStats" => encode(&rows::RaftStats::of(&self.consensus().stats())),
             _ => unknown(method),
         }
+    }
+
+    /// What a server of this datacenter that does not lead asks the leader.
+    async fn rpc_consensus(&self, ctx: &CallContext, method: &str, body: &[u8]) -> Reply {
+        if method != forward::METHOD {
+            return unknown(method);
+        }
+        if !ctx.is_local_server {
+            return Err(RpcError::failed(
+                "Permission denied: this method needs a certificate with the name server.<datacenter>.<domain> of this datacenter",
+            ));
+        }
+        let question: ByteBuf = decode(body)?;
+        let answered = self.consensus().answer(&question).await;
+        let answer = answered.map_err(|error| RpcError::failed(error.to_string()))?;
+        encode(serde_bytes::Bytes::new(&answer))
     }
 
     async fn rpc_catalog(&self, method: &str, body: &[u8]) -> Reply {

@@ -5,6 +5,7 @@
 
 use crate::consensus::entry::Sealed;
 use crate::consensus::error::ProposeError;
+use crate::consensus::forward::Forwarder;
 use crate::consensus::handle::Written;
 use crate::consensus::log_store::Fault;
 use crate::consensus::role::Role;
@@ -27,6 +28,8 @@ type Answer = oneshot::Sender<Result<Written, ProposeError>>;
 pub(crate) struct Waiting {
     pub(crate) command: Sealed,
     pub(crate) answer: Answer,
+    /// Whether another server passed it on to this one, as the leader: then it goes no further.
+    pub(crate) from_peer: bool,
 }
 
 /// Takes proposals off the queue until it closes.
@@ -36,6 +39,7 @@ pub(crate) struct Batcher {
     fault: watch::Receiver<Option<Fault>>,
     incoming: mpsc::Receiver<Waiting>,
     queue: VecDeque<Waiting>,
+    forwarder: Forwarder,
 }
 
 impl Batcher {
@@ -43,6 +47,7 @@ impl Batcher {
         raft: Raft,
         role: watch::Receiver<Role>,
         fault: watch::Receiver<Option<Fault>>,
+        forwarder: Forwarder,
     ) -> (Self, mpsc::Sender<Waiting>) {
         let (send, incoming) = mpsc::channel(QUEUE);
         let batcher = Self {
@@ -51,6 +56,7 @@ impl Batcher {
             fault,
             incoming,
             queue: VecDeque::new(),
+            forwarder,
         };
         (batcher, send)
     }
@@ -69,9 +75,15 @@ impl Batcher {
             {
                 self.queue.push_back(waiting);
             }
-            let (commands, answers) = next_round(&mut self.queue);
-            if !commands.is_empty() {
-                self.commit(commands, answers).await;
+            let round = next_round(&mut self.queue);
+            let leader = match &*self.role.borrow() {
+                Role::Follower { leader } => leader.clone(),
+                _ => None,
+            };
+            match leader {
+                _ if round.is_empty() => {}
+                Some(leader) => self.forwarder.propose(leader, round).await,
+                None => self.commit(round).await,
             }
         }
     }
@@ -80,8 +92,10 @@ impl Batcher {
         clippy::disallowed_methods,
         reason = "the shell around Raft measures how long a commit takes"
     )]
-    async fn commit(&mut self, commands: Vec<Sealed>, answers: Vec<Answer>) {
+    async fn commit(&mut self, round: Vec<Waiting>) {
         let start = std::time::Instant::now();
+        let (commands, answers): (Vec<_>, Vec<_>) =
+            round.into_iter().map(|w| (w.command, w.answer)).unzip();
         let count = commands.len();
         match self.write(commands).await {
             Ok(response) => {
@@ -138,9 +152,9 @@ impl Batcher {
 }
 
 /// Takes commands for one entry, leaving out those whose proposer has given up.
-fn next_round(queue: &mut VecDeque<Waiting>) -> (Vec<Sealed>, Vec<Answer>) {
-    let (mut commands, mut answers, mut bytes) = (Vec::new(), Vec::new(), 0);
-    while commands.len() < MAX_COMMANDS && bytes < MAX_BYTES {
+fn next_round(queue: &mut VecDeque<Waiting>) -> Vec<Waiting> {
+    let (mut round, mut bytes) = (Vec::new(), 0);
+    while round.len() < MAX_COMMANDS && bytes < MAX_BYTES {
         let Some(waiting) = queue.pop_front() else {
             break;
         };
@@ -148,10 +162,9 @@ fn next_round(queue: &mut VecDeque<Waiting>) -> (Vec<Sealed>, Vec<Answer>) {
             continue;
         }
         bytes += waiting.command.size();
-        commands.push(waiting.command);
-        answers.push(waiting.answer);
+        round.push(waiting);
     }
-    (commands, answers)
+    round
 }
 
 /// Why a server in this role takes no writes.
@@ -198,7 +211,13 @@ mod tests {
     fn waiting() -> (Waiting, oneshot::Receiver<Result<Written, ProposeError>>) {
         let (answer, receiver) = oneshot::channel();
         let command = Sealed::new(Command::Noop).unwrap();
-        (Waiting { command, answer }, receiver)
+        let from_peer = false;
+        let waiting = Waiting {
+            command,
+            answer,
+            from_peer,
+        };
+        (waiting, receiver)
     }
 
     #[test]
@@ -211,11 +230,7 @@ mod tests {
                 kept.push(receiver);
             }
         }
-        let (commands, answers) = next_round(&mut queue);
-        assert_eq!(
-            (commands.len(), answers.len()),
-            (MAX_COMMANDS, MAX_COMMANDS)
-        );
+        assert_eq!(next_round(&mut queue).len(), MAX_COMMANDS);
         assert_eq!(queue.len(), 9);
     }
 }

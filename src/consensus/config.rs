@@ -1,6 +1,7 @@
 //! What consensus is told at start.
 
 use crate::consensus::error::Error;
+use crate::consensus::forward::Forward;
 use crate::consensus::transport::Transport;
 use crate::consensus::types::Peer;
 use crate::model::{NodeId, NodeName};
@@ -39,6 +40,8 @@ pub struct Config {
     pub propose_timeout: Duration,
     /// How peers are reached; `None` for a server that is alone.
     pub transport: Option<Arc<dyn Transport>>,
+    /// How the leader is asked to write for this server, and how new its state is; `None` for a server that is alone.
+    pub forward: Option<Arc<dyn Forward>>,
 }
 
 impl Config {
@@ -55,6 +58,7 @@ impl Config {
             trailing_logs: 10_240,
             propose_timeout: Duration::from_secs(30),
             transport: None,
+            forward: None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::consensus::types::Peer;
 use crate::store::ApplyError;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -109,7 +110,7 @@ impl Error {
 }
 
 /// Why a write was not acknowledged, or leadership not confirmed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum ProposeError {
     /// There is no leader just now; nothing was written.
     #[error("No cluster leader")]
@@ -119,6 +120,12 @@ pub enum ProposeError {
     NotLeader {
         /// Who leads.
         leader: Peer,
+    },
+    /// Another server leads and could not be reached; nothing was written.
+    #[error("{reason}")]
+    Unreached {
+        /// Who could not be reached, and why.
+        reason: String,
     },
     /// The state refuses the command; it changed nothing.
     #[error(transparent)]
@@ -143,4 +150,18 @@ pub enum ProposeError {
     /// The server is shutting down.
     #[error("the server is shutting down")]
     Shutdown,
+}
+
+impl ProposeError {
+    /// Whether the same read would fail again at once: this server itself cannot go on.
+    pub fn is_final(&self) -> bool {
+        match self {
+            Self::Storage(_) | Self::Shutdown | Self::Refused(_) | Self::TooLarge { .. } => true,
+            Self::NoLeader
+            | Self::NotLeader { .. }
+            | Self::Unreached { .. }
+            | Self::Unknown
+            | Self::NoQuorum => false,
+        }
+    }
 }

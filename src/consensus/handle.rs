@@ -4,19 +4,22 @@ use crate::consensus::batch::Waiting;
 use crate::consensus::config::raft_id;
 use crate::consensus::entry::{CodecError, Sealed};
 use crate::consensus::error::{Error, ProposeError};
+use crate::consensus::forward::{Answer, Question, decode_question, encode_answer};
 use crate::consensus::log_store::LogStore;
-use crate::consensus::machine::blocking;
+use crate::consensus::machine::{Applied, blocking};
 use crate::consensus::role::Role;
 use crate::consensus::stats::{PeerStatus, RaftStats};
 use crate::consensus::transport::{TransportError, receive};
-use crate::consensus::types::{Peer, Raft};
-use crate::consensus::verify::Asker;
+use crate::consensus::types::{LogId, Peer, Raft};
+use crate::consensus::verify::{Asker, caught_up};
 use crate::model::{Index, NodeId};
-use crate::store::{Command, Outcome, Store};
+use crate::store::{ApplyError, Command, Outcome, Store};
 use bytes::Bytes;
+use futures_util::future::join_all;
 use openraft::error::{InitializeError, RaftError};
 use openraft::{ChangeMembers, LogIdOptionExt};
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,12 +37,21 @@ const LARGE: usize = 1 << 20;
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// An acknowledged write: it is on the disks of a quorum and in the state.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
     /// Its Raft index. Writes that were committed together share it.
     pub index: Index,
     /// What it came to.
     pub outcome: Outcome,
+}
+
+/// As of whom a read must be new.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freshness {
+    /// The leader, as this server knows it.
+    Leader,
+    /// A leader that a quorum confirms.
+    Quorum,
 }
 
 /// Raft on this server. Cloning it shares it.
@@ -54,9 +66,13 @@ pub(crate) struct Inner {
     pub(crate) raft: Raft,
     pub(crate) log: LogStore,
     pub(crate) store: Store,
+    pub(crate) applied: Applied,
     pub(crate) role: watch::Receiver<Role>,
     pub(crate) proposals: mpsc::Sender<Waiting>,
-    pub(crate) askers: mpsc::Sender<Asker>,
+    /// Those who want a quorum to confirm that the leader leads.
+    pub(crate) confirmers: mpsc::Sender<Asker>,
+    /// Those who trust the leader.
+    pub(crate) readers: mpsc::Sender<Asker>,
     /// When the leader was last heard.
     pub(crate) contact: Mutex<Option<Instant>>,
     pub(crate) tasks: Vec<JoinHandle<()>>,
@@ -80,8 +96,9 @@ impl Consensus {
         &self.inner.store
     }
 
-    /// Writes a command. When this returns it is on the disks of a quorum, applied and published. Proposals that wait at
-    /// the same time share one log entry and its index; no reader sees a part of them.
+    /// Writes a command. When this returns it is on the disks of a quorum, applied and published on the leader. Proposals
+    /// that wait at the same time share one log entry and its index; no reader sees a part of them. A server that does
+    /// not lead has the leader write it.
     ///
     /// # Errors
     /// [`ProposeError`] says whether nothing was written or the outcome is unknown.
@@ -93,9 +110,17 @@ impl Consensus {
         if command.size() > LARGE {
             tracing::warn!(bytes = command.size(), "a very large write slows down Raft");
         }
+        self.submit(command, false).await
+    }
+
+    async fn submit(&self, command: Sealed, from_peer: bool) -> Result<Written, ProposeError> {
         let (answer, written) = oneshot::channel();
         let ask = async {
-            let waiting = Waiting { command, answer };
+            let waiting = Waiting {
+                command,
+                answer,
+                from_peer,
+            };
             let sent = self.inner.proposals.send(waiting).await;
             sent.map_err(|_| ProposeError::Shutdown)?;
             written.await.map_err(|_| ProposeError::Shutdown)?
@@ -103,6 +128,67 @@ impl Consensus {
         tokio::time::timeout(self.inner.propose_timeout, ask)
             .await
             .unwrap_or(Err(ProposeError::Unknown))
+    }
+
+    /// Answers the question of a server that takes this one for the leader; see [`Forward`](crate::consensus::Forward).
+    ///
+    /// # Errors
+    /// If the bytes are no question.
+    pub async fn answer(&self, question: &[u8]) -> Result<Bytes, CodecError> {
+        let answer = match decode_question(question)? {
+            Question::Propose(commands) => {
+                let writes = commands.into_iter().map(|command| async {
+                    // What this version cannot read must not get into the log.
+                    if let Err(error) = command.command() {
+                        let refusal = ApplyError::refused(format!("the write is refused: {error}"));
+                        return Err(ProposeError::Refused(refusal));
+                    }
+                    self.submit(command, true).await
+                });
+                Answer::Proposed(join_all(writes).await)
+            }
+            Question::Read { confirm } => {
+                let askers = match confirm {
+                    true => &self.inner.confirmers,
+                    false => &self.inner.readers,
+                };
+                Answer::Read(self.ask(askers, true).await)
+            }
+        };
+        encode_answer(&answer)
+    }
+
+    /// Waits until the state here is as new as the leader's was at the time of the call: until it holds every write that
+    /// was acknowledged before. One question serves all who ask meanwhile.
+    ///
+    /// # Errors
+    /// If there is no leader, or it cannot be reached, or no quorum confirms it.
+    pub async fn catch_up(&self, freshness: Freshness) -> Result<(), ProposeError> {
+        let askers = match freshness {
+            Freshness::Leader if self.leads_caught_up() => return Ok(()),
+            Freshness::Leader => &self.inner.readers,
+            Freshness::Quorum => &self.inner.confirmers,
+        };
+        let index = self.ask(askers, false).await?;
+        let mut applied = self.inner.applied.clone();
+        let there = |applied: &Option<LogId>| applied.index().unwrap_or(0) >= index;
+        let reached = applied.wait_for(there).await;
+        reached.map_err(|_| ProposeError::Shutdown).map(|_| ())
+    }
+
+    /// Whether this server leads and has applied what earlier leaders acknowledged.
+    fn leads_caught_up(&self) -> bool {
+        let Role::Leader { term } = *self.inner.role.borrow() else {
+            return false;
+        };
+        caught_up(term)(&self.inner.applied.borrow())
+    }
+
+    async fn ask(&self, askers: &mpsc::Sender<Asker>, here: bool) -> Result<Index, ProposeError> {
+        let (answer, index) = oneshot::channel();
+        let sent = askers.send(Asker { answer, here }).await;
+        sent.map_err(|_| ProposeError::Shutdown)?;
+        index.await.map_err(|_| ProposeError::Shutdown)?
     }
 
     /// This server's role; the receiver is told of every change.
@@ -182,12 +268,7 @@ impl Consensus {
     /// # Errors
     /// If this server does not lead, or no quorum confirms that it does.
     pub async fn barrier(&self) -> Result<Index, ProposeError> {
-        let (asker, answer) = oneshot::channel();
-        let ask = async {
-            let sent = self.inner.askers.send(asker).await;
-            sent.map_err(|_| ProposeError::Shutdown)?;
-            answer.await.map_err(|_| ProposeError::Shutdown)?
-        };
+        let ask = self.ask(&self.inner.confirmers, true);
         tokio::time::timeout(self.inner.propose_timeout, ask)
             .await
             .unwrap_or(Err(ProposeError::NoQuorum))

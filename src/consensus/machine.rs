@@ -16,6 +16,7 @@ use std::collections::BTreeSet;
 use std::io::Cursor;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// How often a snapshot is tried again on a full disk.
 const RETRY: Duration = Duration::from_secs(1);
@@ -30,10 +31,14 @@ pub(crate) enum Keep {
     Memory(Arc<Mutex<Option<Kept>>>),
 }
 
+/// Up to which entry the log is in the published state.
+pub(crate) type Applied = watch::Receiver<Option<LogId>>;
+
 /// The state with its place in the log.
 pub(crate) struct Machine {
     state: State,
     applied: Option<LogId>,
+    tell: watch::Sender<Option<LogId>>,
     membership: StoredMembership,
     store: Store,
     keep: Keep,
@@ -45,10 +50,16 @@ impl Machine {
         Self {
             state: State::default(),
             applied: None,
+            tell: watch::Sender::default(),
             membership: StoredMembership::default(),
             store,
             keep,
         }
+    }
+
+    /// Follows what is applied.
+    pub(crate) fn follow(&self) -> Applied {
+        self.tell.subscribe()
     }
 
     /// Takes over a snapshot's content.
@@ -57,6 +68,7 @@ impl Machine {
         self.applied = meta.last_log_id;
         self.membership = meta.last_membership.clone();
         self.store.publish_restored(self.state.clone());
+        self.tell.send_replace(self.applied);
         Ok(())
     }
 
@@ -126,6 +138,7 @@ impl RaftStateMachine<Types> for Machine {
         if out.iter().any(|answers| !answers.is_empty()) {
             self.store.publish(self.state.clone(), &touched);
         }
+        self.tell.send_replace(self.applied);
         metrics::histogram!("consul.raft.fsm.apply").record(start.elapsed().as_secs_f64() * 1e3);
         Ok(out)
     }
@@ -163,6 +176,7 @@ impl RaftStateMachine<Types> for Machine {
         self.applied = meta.last_log_id;
         self.membership = meta.last_membership.clone();
         self.store.publish_restored(self.state.clone());
+        self.tell.send_replace(self.applied);
         tracing::info!(
             index = self.state.last_index(),
             "installed a snapshot from the leader"

@@ -4,14 +4,15 @@ use crate::consensus::batch::Batcher;
 use crate::consensus::config::{Config, raft_id};
 use crate::consensus::disk::{Disk, lock_dir, open_file};
 use crate::consensus::error::Error;
+use crate::consensus::forward::Forwarder;
 use crate::consensus::handle::{Consensus, Inner};
 use crate::consensus::log_store::LogStore;
-use crate::consensus::machine::{Keep, Machine, blocking};
+use crate::consensus::machine::{Applied, Keep, Machine, blocking};
 use crate::consensus::role::{Role, role};
 use crate::consensus::snapshots::Snapshots;
 use crate::consensus::transport::{Alone, Network, Transport};
 use crate::consensus::types::{Peer, Raft};
-use crate::consensus::verify::Verifier;
+use crate::consensus::verify::{self, Verifier};
 use crate::model::NodeId;
 use crate::store::Store;
 use openraft::ChangeMembers;
@@ -51,12 +52,20 @@ impl Consensus {
             None => Arc::new(Alone),
         };
         let led = log.vote_is_won_by(id);
+        let applied = machine.follow();
         let raft = Raft::new(id, settings, Network(transport), log.clone(), machine)
             .await
             .map_err(|error| Error::Raft(error.to_string()))?;
         begin(&raft, id, &config, alone && !led).await?;
         let span = tracing::info_span!("raft", node = %config.node_name);
-        Ok(assemble(id, config, raft, log, store, span))
+        let opened = Opened {
+            id,
+            raft,
+            log,
+            applied,
+            store,
+        };
+        Ok(assemble(opened, config, span))
     }
 }
 
@@ -96,23 +105,46 @@ fn load(dir: &Path, node: &NodeId, store: Store) -> Result<(LogStore, Machine), 
     Ok((log, machine))
 }
 
-fn assemble(
+/// What was opened and started.
+struct Opened {
     id: u64,
-    config: Config,
     raft: Raft,
     log: LogStore,
+    applied: Applied,
     store: Store,
-    span: tracing::Span,
-) -> Consensus {
+}
+
+fn assemble(opened: Opened, config: Config, span: tracing::Span) -> Consensus {
+    let Opened {
+        id,
+        raft,
+        log,
+        applied,
+        store,
+    } = opened;
     let now = role(&raft.server_metrics().borrow());
     let (tell, role) = watch::channel(now);
     let watcher = follow_role(raft.clone(), id, config.peer(), tell).instrument(span.clone());
-    let (batcher, proposals) = Batcher::new(raft.clone(), role.clone(), log.fault());
-    let (verifier, askers) = Verifier::new(raft.clone(), role.clone(), log.fault());
+    let forwarder = Forwarder::new(config.forward.clone(), role.clone(), config.propose_timeout);
+    let (batcher, proposals) =
+        Batcher::new(raft.clone(), role.clone(), log.fault(), forwarder.clone());
+    let verifier = |confirm| {
+        Verifier::new(verify::Parts {
+            raft: raft.clone(),
+            role: role.clone(),
+            fault: log.fault(),
+            applied: applied.clone(),
+            forwarder: forwarder.clone(),
+            confirm,
+        })
+    };
+    let (confirming, confirmers) = verifier(true);
+    let (trusting, readers) = verifier(false);
     let tasks = vec![
         tokio::spawn(watcher),
         tokio::spawn(batcher.run().instrument(span.clone())),
-        tokio::spawn(verifier.run().instrument(span)),
+        tokio::spawn(confirming.run().instrument(span.clone())),
+        tokio::spawn(trusting.run().instrument(span)),
     ];
     Consensus::new(Inner {
         id,
@@ -120,9 +152,11 @@ fn assemble(
         raft,
         log,
         store,
+        applied,
         role,
         proposals,
-        askers,
+        confirmers,
+        readers,
         contact: parking_lot::Mutex::new(None),
         tasks,
     })

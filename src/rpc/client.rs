@@ -26,49 +26,16 @@ use crate::codec::FrameReader;
 use crate::codec::ReadError;
 use crate::net::Stream;
 use crate::net::Tls;
-use crate::net::TlsError;
-use crate::net::alpn;
-use crate::net::describe_handshake;
-use crate::net::server_name;
 use crate::rpc::MAX_BODY;
+use crate::rpc::dial::Channel;
+use crate::rpc::dial::Target;
+use crate::rpc::dial::dial;
 use crate::rpc::wire::RequestHeader;
 use crate::rpc::wire::ResponseHeader;
 use crate::rpc::yamux_config;
 
 /// Streams kept open for further calls on a multiplexed session.
 const MAX_IDLE_STREAMS: usize = 64;
-
-/// How long TCP and TLS may take.
-pub const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// A server to call and how to reach it.
-#[derive(Debug, Clone)]
-pub struct Target {
-    /// Where to connect: the server itself, or a mesh gateway on the way to it.
-    pub address: SocketAddr,
-    /// The server's datacenter.
-    pub datacenter: String,
-    /// The server's short node name; empty or `*` for any server of the datacenter.
-    pub node: String,
-    /// How the connection is protected.
-    pub security: Security,
-    /// Many calls side by side over yamux, or one after the other on a single stream.
-    pub multiplexed: bool,
-}
-
-/// How a connection to a server is protected.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Security {
-    /// Not at all.
-    Plain,
-    /// Type byte 3, then TLS: inside a datacenter.
-    TypeByte,
-    /// Native TLS with ALPN: through mesh gateways. The SNI is the server's name, or the one given here.
-    Native {
-        /// Overrides `<node>.server.<datacenter>.<domain>`.
-        sni: Option<String>,
-    },
-}
 
 /// Why a call has no answer. The texts are those that Consul's tools and people look for.
 #[derive(Debug, thiserror::Error)]
@@ -87,6 +54,9 @@ pub enum ClientError {
         /// The time the caller gave.
         timeout: Duration,
     },
+    /// The session had ended before the question was sent as a whole: the server has not begun with it.
+    #[error("rpc error getting client: failed to start stream: {0}")]
+    Ended(io::Error),
     /// The connection ended or broke before the answer; the session is useless.
     #[error("rpc error making call: {0}")]
     Broken(#[from] io::Error),
@@ -140,11 +110,13 @@ impl Session {
     /// # Errors
     /// [`ClientError::Connect`] with what failed and what to do.
     pub async fn connect(target: &Target, tls: &Tls, limit: Duration) -> Result<Self, ClientError> {
-        let failed = |reason: String| ClientError::Connect(format!("{}: {reason}", target.address));
-        let stream = match timeout(limit, dial(target, tls)).await {
-            Ok(dialled) => dialled.map_err(|error| failed(error.to_string()))?,
-            Err(_) => return Err(failed(format!("no connection within {limit:?}"))),
+        let channel = match target.multiplexed {
+            true => Channel::Multi,
+            false => Channel::Single,
         };
+        let stream = dial(target, channel, tls, limit)
+            .await
+            .map_err(|error| ClientError::Connect(format!("{}: {error}", target.address)))?;
         let lanes = if target.multiplexed {
             let (open, requests) = mpsc::channel(1);
             let connection =
@@ -195,7 +167,20 @@ impl Session {
         Ok(codec::from_slice(&reply)?)
     }
 
-    async fn call_in_lane(&self, method: &str, body: &[u8]) -> Result<Bytes, ClientError> {
+    /// Whether calls can still be made. A session that broke is noticed as soon as the system tells.
+    pub(super) fn is_open(&self) -> bool {
+        match &self.inner.lanes {
+            Lanes::Single(_) => true, // Told by the next call.
+            Lanes::Multi { open, .. } => !open.is_closed(),
+        }
+    }
+
+    /// As [`Session::call`], without a limit.
+    pub(super) async fn call_in_lane(
+        &self,
+        method: &str,
+        body: &[u8],
+    ) -> Result<Bytes, ClientError> {
         match &self.inner.lanes {
             Lanes::Single(lane) => {
                 let mut place = lane.lock().await;
@@ -224,7 +209,12 @@ impl Session {
 }
 
 fn closed() -> ClientError {
-    io::Error::new(io::ErrorKind::NotConnected, "session shutdown").into()
+    ClientError::Ended(shutdown())
+}
+
+/// What Go's multiplexer says of a session that is over.
+pub(super) fn shutdown() -> io::Error {
+    io::Error::new(io::ErrorKind::NotConnected, "session shutdown")
 }
 
 async fn open_lane(
@@ -261,7 +251,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Lane<S> {
         };
         let mut request = codec::to_vec(&header)?;
         request.extend_from_slice(body);
-        self.stream.write_all(&request).await?;
+        let written = self.stream.write_all(&request).await;
+        written.map_err(ClientError::Ended)?;
         self.stream.flush().await?;
         let header: ResponseHeader = codec::from_slice(&self.value().await?)?;
         let reply = self.value().await?;
@@ -294,64 +285,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Lane<S> {
                 Err(_) => false,
             }
     }
-}
-
-/// Why a connection could not be made.
-#[derive(Debug, thiserror::Error)]
-enum DialError {
-    #[error("{0}")]
-    Io(#[from] io::Error),
-    #[error("{0}")]
-    Tls(#[from] TlsError),
-    #[error("TLS handshake as {name}: {reason}")]
-    Handshake { name: String, reason: String },
-    #[error("the server does not speak {0} (no such ALPN protocol)")]
-    Alpn(&'static str),
-}
-
-async fn dial(target: &Target, tls: &Tls) -> Result<Stream, DialError> {
-    let mut tcp = Stream::connect(target.address).await?;
-    let byte = if target.multiplexed { 4 } else { 0 };
-    match &target.security {
-        Security::Plain => {
-            tcp.write_all(&[byte]).await?;
-            Ok(Stream::plain(tcp))
-        }
-        Security::TypeByte => {
-            let client = tls.lan_client(&target.datacenter, target.address.ip())?;
-            tcp.write_all(&[3]).await?;
-            let mut stream = handshake(tcp, client).await?;
-            stream.write_all(&[byte]).await?;
-            stream.flush().await?;
-            Ok(stream)
-        }
-        Security::Native { sni } => {
-            let wanted = if target.multiplexed {
-                alpn::RPC_MULTI
-            } else {
-                alpn::RPC_SINGLE
-            };
-            let own = || server_name(&target.node, &target.datacenter, &tls.domain());
-            let name = sni.clone().unwrap_or_else(own);
-            let stream = handshake(tcp, tls.tool_client(&name, wanted)?).await?;
-            match stream.alpn() {
-                Some(name) if name == wanted.as_bytes() => Ok(stream),
-                _ => Err(DialError::Alpn(wanted)),
-            }
-        }
-    }
-}
-
-async fn handshake(
-    tcp: tokio::net::TcpStream,
-    client: crate::net::TlsClient,
-) -> Result<Stream, DialError> {
-    let name = client.name.to_str().into_owned();
-    let connected = Stream::connect_tls(tcp, client).await;
-    connected.map_err(|error| DialError::Handshake {
-        name,
-        reason: describe_handshake(&error),
-    })
 }
 
 type Connection = yamux::Connection<Compat<Stream>>;

@@ -215,12 +215,20 @@ impl<H: Handler> Mux<H> {
         }
     }
 
-    fn caller(&self, context: CallContext) -> Caller<H> {
+    fn caller(&self, mut context: CallContext) -> Caller<H> {
+        context.is_local_server = self.admit(Protocol::Raft, &context).is_ok();
         Caller {
             handler: self.handler.clone(),
             edition: self.edition.clone(),
             context,
         }
+    }
+
+    /// Whether the peer may speak `protocol`.
+    fn admit(&self, protocol: Protocol, peer: &CallContext) -> Result<(), Refusal> {
+        let (datacenter, domain) = (self.tls.datacenter(), self.tls.domain());
+        let own = (self.tls.is_mutual()).then_some((datacenter.as_str(), domain.as_str()));
+        route::admit(protocol, peer.peer_identity.as_deref(), own)
     }
 
     /// Serves a yamux session: each stream is a net/rpc session of its own.
@@ -248,9 +256,7 @@ impl<H: Handler> Mux<H> {
 
     /// Hands the connection to the module that speaks `protocol`, and is done with it.
     async fn plug(&self, protocol: Protocol, opened: Opened) -> Result<(), ConnectionError> {
-        let (datacenter, domain) = (self.tls.datacenter(), self.tls.domain());
-        let own = (self.tls.is_mutual()).then_some((datacenter.as_str(), domain.as_str()));
-        route::admit(protocol, opened.context.peer_identity.as_deref(), own)?;
+        self.admit(protocol, &opened.context)?;
         let sender = self.plugs.senders.get(&protocol);
         let sender = sender.ok_or(ConnectionError::NotPlugged(protocol))?;
         let incoming = Incoming {
@@ -290,6 +296,7 @@ fn opened(
         peer,
         peer_identity: stream.peer_identity().map(Arc::new),
         transport,
+        is_local_server: false, // Told when the protocol is known.
     };
     Opened {
         stream,

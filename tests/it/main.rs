@@ -13,6 +13,7 @@ mod envoy_delivery;
 mod envoy_loss;
 mod envoy_refusal;
 mod envoy_registration;
+mod forwarding;
 mod fuzz;
 mod gossip_network;
 mod gossip_peers;

@@ -1,0 +1,266 @@
+//! Reads at a server that does not lead: as new as the leader's, and answered in the same words.
+
+use crossway::http::Verb;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::support::trio::Answer;
+use crate::support::trio::Trio;
+use crate::support::trio::eventually;
+use crate::support::trio::set;
+
+/// What to ask of a route.
+enum Ask {
+    /// A read, at the leader and at a follower; the answers are equal.
+    Read(&'static str),
+    /// A write at a follower with this body, and what the leader then says to a read.
+    Write(&'static str, &'static str, &'static str, &'static str),
+    /// Of this server alone: nothing to do with the leader.
+    Own,
+}
+use Ask::{Own, Read, Write};
+
+const WEB: &str = r#"{"Node":"a","Address":"10.0.0.1","Service":{"Service":"web","Port":1},
+    "Check":{"CheckID":"c","Name":"c","Status":"passing","ServiceID":"web"}}"#;
+
+/// Every HTTP route. In this order: later rows read what earlier ones wrote.
+const ROUTES: &[(Verb, &str, Ask)] = &[
+    (
+        Verb::Put,
+        "/v1/catalog/register",
+        Write("", WEB, "/v1/catalog/node/a", "web"),
+    ),
+    (
+        Verb::Put,
+        "/v1/config",
+        Write(
+            "",
+            r#"{"Kind":"service-defaults","Name":"web","Protocol":"tcp"}"#,
+            "/v1/config/service-defaults/web",
+            "tcp",
+        ),
+    ),
+    (
+        Verb::Put,
+        "/v1/kv/",
+        Write("a/b", "x", "/v1/kv/a/b?raw", "x"),
+    ),
+    (Verb::Get, "/v1/kv/", Read("a/b")),
+    (Verb::Get, "/v1/kv/", Read("?recurse")),
+    (Verb::Get, "/v1/kv/", Read("?keys")),
+    (Verb::Get, "/v1/kv/", Read("none")),
+    (Verb::Get, "/v1/health/node/", Read("a")),
+    (Verb::Get, "/v1/health/checks/", Read("web")),
+    (Verb::Get, "/v1/health/state/", Read("any")),
+    (Verb::Get, "/v1/health/service/", Read("web?passing")),
+    (Verb::Get, "/v1/health/connect/", Read("web")),
+    (Verb::Get, "/v1/connect/ca/roots", Read("")),
+    (Verb::Get, "/v1/catalog/datacenters", Read("")),
+    (Verb::Get, "/v1/catalog/nodes", Read("")),
+    (Verb::Get, "/v1/catalog/services", Read("")),
+    (Verb::Get, "/v1/catalog/service/", Read("web")),
+    (Verb::Get, "/v1/catalog/connect/", Read("web")),
+    (Verb::Get, "/v1/catalog/node/", Read("a")),
+    (Verb::Get, "/v1/catalog/node-services/", Read("a")),
+    (Verb::Get, "/v1/internal/federation-states", Read("")),
+    (
+        Verb::Get,
+        "/v1/internal/federation-states/mesh-gateways",
+        Read(""),
+    ),
+    (Verb::Get, "/v1/internal/federation-state/", Read("dc2")),
+    (Verb::Get, "/v1/config/", Read("service-defaults/web")),
+    (Verb::Get, "/v1/config/", Read("service-defaults")),
+    (Verb::Get, "/v1/status/leader", Read("")),
+    (Verb::Get, "/v1/status/peers", Read("")),
+    (
+        Verb::Delete,
+        "/v1/config/",
+        Write(
+            "service-defaults/web",
+            "",
+            "/v1/config/service-defaults",
+            "[]",
+        ),
+    ),
+    (
+        Verb::Delete,
+        "/v1/kv/",
+        Write("a?recurse", "", "/v1/kv/?keys", ""),
+    ),
+    (
+        Verb::Put,
+        "/v1/catalog/deregister",
+        Write("", r#"{"Node":"a"}"#, "/v1/catalog/node/a", "null"),
+    ),
+    (Verb::Get, "/v1/agent/self", Own),
+    (Verb::Get, "/v1/agent/members", Own),
+    (Verb::Get, "/v1/agent/version", Own),
+    (Verb::Get, "/v1/agent/metrics", Own),
+    (Verb::Get, "/v1/agent/services", Own),
+    (Verb::Get, "/v1/agent/service/", Own),
+    (Verb::Put, "/v1/agent/service/register", Own),
+    (Verb::Put, "/v1/agent/service/deregister/", Own),
+    (Verb::Get, "/v1/agent/checks", Own),
+    (Verb::Put, "/v1/agent/check/register", Own),
+    (Verb::Put, "/v1/agent/check/deregister/", Own),
+    (Verb::Put, "/v1/agent/check/pass/", Own),
+    (Verb::Put, "/v1/agent/check/warn/", Own),
+    (Verb::Put, "/v1/agent/check/fail/", Own),
+    (Verb::Put, "/v1/agent/check/update/", Own),
+    (Verb::Get, "/v1/agent/health/service/id/", Own),
+    (Verb::Get, "/v1/agent/health/service/name/", Own),
+    (Verb::Get, "/v1/agent/connect/ca/roots", Own),
+    (Verb::Get, "/v1/agent/connect/ca/leaf/", Own),
+];
+
+#[test]
+fn every_route_has_a_row() {
+    let rows: BTreeSet<_> = ROUTES
+        .iter()
+        .map(|(verb, path, _)| (*verb, *path))
+        .collect();
+    let routes = crossway::http::routes();
+    let routes: BTreeSet<_> = routes.iter().map(|r| (r.verb, r.path)).collect();
+    let missing: Vec<_> = routes.difference(&rows).collect();
+    assert!(
+        missing.is_empty(),
+        "say in ROUTES what {missing:?} do at a follower"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_route_answers_at_a_follower_as_at_the_leader() {
+    let trio = Trio::start().await;
+    for (verb, path, ask) in ROUTES {
+        match ask {
+            Read(rest) => {
+                let leader = trio.get(0, &format!("{path}{rest}")).await;
+                let follower = trio.get(1, &format!("{path}{rest}")).await;
+                assert_eq!(comparable(&follower), comparable(&leader), "{path}{rest}");
+                assert!(matches!(leader.status, 200 | 404), "{leader:?}");
+            }
+            Write(rest, body, read, wanted) => {
+                let path = format!("{path}{rest}");
+                let done = trio.send(2, verb.as_str(), &path, body).await;
+                assert_eq!(done.status, 200, "{path}: {done:?}");
+                let read = trio.get(0, read).await;
+                assert!(read.body.contains(wanted), "{path}: {read:?}");
+            }
+            Own => {}
+        }
+    }
+}
+
+fn comparable(answer: &Answer) -> Answer {
+    let mut answer = answer.clone();
+    answer.headers.remove("date");
+    answer
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_at_a_follower_sees_every_write_before_it() {
+    let trio = Trio::start().await;
+    for n in 0..300 {
+        let value = n.to_string();
+        let (write, read) = (n % 3, (n + 1 + n / 3) % 3);
+        let put = trio.put(write, "/v1/kv/k", &value).await;
+        assert_eq!(put.body, "true");
+        let mode = if n % 2 == 0 { "&consistent" } else { "" };
+        let got = trio.get(read, &format!("/v1/kv/k?raw{mode}")).await;
+        assert_eq!(got.body, value, "written at {write}, read at {read}{mode}");
+        assert_eq!(got.header("x-consul-knownleader"), "true");
+        assert_eq!(got.header("x-consul-lastcontact"), "0");
+    }
+}
+
+/// C097: a stale read is answered without a leader, and says so; nothing else is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_leader_only_stale_reads_are_answered() {
+    let settings = crossway::api::Settings {
+        hold: Duration::from_millis(1500),
+        ..Default::default()
+    };
+    let trio = Trio::with(&settings).await;
+    assert_eq!(trio.put(1, "/v1/kv/k", "v").await.body, "true");
+    assert_eq!(trio.get(2, "/v1/kv/k?raw").await.body, "v");
+    (0..3).for_each(|at| trio.cut(at));
+    eventually("n3 knows no leader", || {
+        trio.nodes[2].consensus.leader().is_none()
+    })
+    .await;
+    let stale = trio.get(2, "/v1/kv/k?raw&stale").await;
+    assert_eq!((stale.status, stale.body.as_str()), (200, "v"));
+    assert_eq!(stale.header("x-consul-knownleader"), "false");
+    assert_ne!(stale.header("x-consul-lastcontact"), "0");
+    for path in ["/v1/kv/k", "/v1/kv/k?max_stale=1ms", "/v1/catalog/nodes"] {
+        let failed = trio.get(2, path).await;
+        assert_eq!(failed.status, 500, "{path}");
+        assert_eq!(failed.body, "No cluster leader", "{path}");
+    }
+    let failed = trio.put(2, "/v1/kv/k", "w").await;
+    assert_eq!(
+        (failed.status, failed.body.as_str()),
+        (500, "No cluster leader")
+    );
+    trio.heal();
+    // The old leader is deposed first; a write that it had taken meanwhile is in doubt.
+    while trio.put(1, "/v1/kv/k", "w").await.body != "true" {}
+    assert_eq!(trio.get(2, "/v1/kv/k?raw").await.body, "w");
+}
+
+/// A leader that was cut off does not know it yet: what it says on its own may be old, what it has confirmed may not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_consistent_read_never_comes_from_a_deposed_leader() {
+    let settings = crossway::api::Settings {
+        hold: Duration::from_millis(1500),
+        ..Default::default()
+    };
+    let trio = Trio::with(&settings).await;
+    assert_eq!(trio.put(0, "/v1/kv/k", "old").await.body, "true");
+    trio.cut(0);
+    let next = trio.leader(&[1, 2]).await;
+    let other = 3 - next;
+    eventually("the other one follows", || {
+        let leader = trio.nodes[other].consensus.leader();
+        leader.is_some_and(|leader| leader == trio.nodes[next].peer)
+    })
+    .await;
+    assert_eq!(trio.put(other, "/v1/kv/k", "new").await.body, "true");
+    for at in [next, other] {
+        let read = trio.get(at, "/v1/kv/k?raw&consistent").await;
+        assert_eq!(read.body, "new");
+    }
+    let refused = trio.get(0, "/v1/kv/k?raw&consistent").await;
+    assert_eq!(refused.status, 500, "{refused:?}");
+    trio.heal();
+    let read = trio.get(0, "/v1/kv/k?raw&consistent").await;
+    assert_eq!(read.body, "new");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_blocked_read_at_a_follower_wakes_for_its_topic_alone() {
+    let trio = Trio::start().await;
+    trio.put(0, "/v1/kv/k", "1").await;
+    let index = trio.get(1, "/v1/kv/k").await.index();
+    let path = format!("/v1/kv/k?raw&index={index}&wait=30s");
+    let blocked = trio.get(1, &path);
+    let writes = async {
+        eventually("it waits", || trio.nodes[1].api.store().waiting() > 0).await;
+        for n in 0..20 {
+            trio.put(2, &format!("/v1/kv/other{n}"), "x").await;
+        }
+        trio.nodes[2]
+            .consensus
+            .propose(set("k", "2"))
+            .await
+            .unwrap()
+    };
+    let (answer, written) = tokio::join!(blocked, writes);
+    assert_eq!(answer.body, "2");
+    assert_eq!(answer.index(), written.index);
+    // When nothing comes the leader is asked once more, and the answer is the old one.
+    let path = format!("/v1/kv/k?raw&index={}&wait=100ms", written.index);
+    let answer = trio.get(1, &path).await;
+    assert_eq!((answer.body.as_str(), answer.index()), ("2", written.index));
+}
