@@ -20,16 +20,19 @@ pub mod forward;
 pub mod health;
 pub mod internal;
 pub mod kv;
+pub mod node_info;
 mod patience;
 pub mod read;
 pub mod register;
 pub mod route;
 pub(crate) mod rpc;
+pub mod service_config;
 mod service_node;
 pub mod status;
 
 pub use error::Error;
 pub use read::Answer;
+pub use rpc::METHODS as RPC_METHODS;
 
 use crate::api::agent::Agent;
 use crate::consensus::{Consensus, ProposeError};

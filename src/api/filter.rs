@@ -14,6 +14,17 @@ pub(crate) const NODE: &[&str] = &[
     "Meta",
 ];
 
+/// What a filter over nodes with everything on them may name.
+pub(crate) const NODE_INFO: &[&str] = &[
+    "ID",
+    "Node",
+    "Address",
+    "TaggedAddresses",
+    "Meta",
+    "Services",
+    "Checks",
+];
+
 /// What a filter over the services of a node may name.
 pub(crate) const SERVICE: &[&str] = &[
     "Kind",

@@ -5,6 +5,8 @@
 //! words of Go's net/rpc.
 
 mod blob;
+mod config_entry;
+mod kvs;
 mod rows;
 
 use crate::api::Api;
@@ -12,11 +14,11 @@ use crate::api::error::Error;
 use crate::api::forward;
 use crate::codec;
 use crate::model::query::{
-    ChecksInStateRequest, ConfigEntryQuery, DatacenterIndexedCheckServiceNodes, DcSpecificRequest,
-    DeregisterRequest, FederationStateQuery, FederationStateRequest, FederationStateResponse,
-    IndexedCaRoots, IndexedCheckServiceNodes, IndexedDirEntries, IndexedFederationStates,
-    IndexedHealthChecks, IndexedKeyList, IndexedNodes, IndexedServices, KeyListRequest, KeyRequest,
-    KvsRequest, NodeSpecificRequest, RegisterRequest, ServiceDumpRequest, ServiceSpecificRequest,
+    ChecksInStateRequest, DatacenterIndexedCheckServiceNodes, DcSpecificRequest, DeregisterRequest,
+    FederationStateQuery, FederationStateRequest, FederationStateResponse, IndexedCaRoots,
+    IndexedCheckServiceNodes, IndexedFederationStates, IndexedHealthChecks, IndexedNodes,
+    IndexedServices, NodeSpecificRequest, RegisterRequest, ServiceDumpRequest,
+    ServiceSpecificRequest,
 };
 use crate::model::{Datacenter, QueryMeta, Timestamp};
 use crate::net::PeerIdentity;
@@ -28,17 +30,44 @@ use serde_bytes::ByteBuf;
 use std::collections::BTreeSet;
 use std::time::SystemTime;
 
-/// Services of which at least one method is known.
-const SERVICES: &[&str] = &[
-    "Catalog",
-    "ConfigEntry",
-    "ConnectCA",
-    "Consensus",
-    "FederationState",
-    "Health",
-    "Internal",
-    "KVS",
-    "Status",
+/// Every method that is served, in name order.
+pub const METHODS: &[&str] = &[
+    "Catalog.Deregister",
+    "Catalog.ListDatacenters",
+    "Catalog.ListNodes",
+    "Catalog.ListServices",
+    "Catalog.NodeServiceList",
+    "Catalog.NodeServices",
+    "Catalog.Register",
+    "Catalog.ServiceList",
+    "Catalog.ServiceNodes",
+    "ConfigEntry.Apply",
+    "ConfigEntry.Delete",
+    "ConfigEntry.Get",
+    "ConfigEntry.List",
+    "ConfigEntry.ListAll",
+    "ConfigEntry.ResolveServiceConfig",
+    "ConnectCA.Roots",
+    "Consensus.Ask",
+    "FederationState.Apply",
+    "FederationState.Get",
+    "FederationState.List",
+    "FederationState.ListMeshGateways",
+    "Health.ChecksInState",
+    "Health.NodeChecks",
+    "Health.ServiceChecks",
+    "Health.ServiceNodes",
+    "Internal.NodeDump",
+    "Internal.NodeInfo",
+    "Internal.ServiceDump",
+    "KVS.Apply",
+    "KVS.Get",
+    "KVS.List",
+    "KVS.ListKeys",
+    "Status.Leader",
+    "Status.Peers",
+    "Status.Ping",
+    "Status.RaftStats",
 ];
 
 /// Go's `struct{}`.
@@ -75,13 +104,19 @@ macro_rules! read {
         encode(&reply)
     }};
 }
+use read;
 
 impl Handler for Api {
     async fn call(&self, ctx: CallContext, method: &str, body: Bytes) -> Reply {
         let (service, _) = method
             .split_once('.')
             .ok_or_else(|| RpcError::IllFormed(method.to_owned()))?;
-        if !SERVICES.contains(&service) {
+        let known = |known: &&str| {
+            known
+                .strip_prefix(service)
+                .is_some_and(|r| r.starts_with('.'))
+        };
+        if !METHODS.iter().any(known) {
             return Err(RpcError::UnknownService(method.to_owned()));
         }
         match service {
@@ -143,6 +178,16 @@ impl Api {
             "Catalog.Deregister" => {
                 self.deregister(decode::<DeregisterRequest>(body)?).await?;
                 encode(&Nothing {})
+            }
+            "Catalog.NodeServiceList" => {
+                let request: NodeSpecificRequest = decode(body)?;
+                let (meta, row) = self.node_services(&request).await?.into_parts();
+                encode(&rows::IndexedNodeServiceList::of(row, meta))
+            }
+            "Catalog.ServiceList" => {
+                let request: DcSpecificRequest = decode(body)?;
+                let (meta, services) = self.services(&request).await?.into_parts();
+                encode(&rows::IndexedServiceList::of(services.into_keys(), meta))
             }
             "Catalog.ListDatacenters" => encode(&self.datacenters()),
             "Catalog.ListNodes" => {
@@ -240,72 +285,18 @@ impl Api {
         }
     }
 
-    async fn rpc_kvs(&self, method: &str, body: &[u8]) -> Reply {
-        match method {
-            "KVS.Apply" => {
-                let request: KvsRequest = decode(body)?;
-                let conditional = matches!(request.op.as_str(), "cas" | "delete-cas");
-                let done = self.kv_apply(request).await?;
-                encode(&(done && conditional)) // Consul answers false to what cannot be refused.
-            }
-            "KVS.Get" => {
-                let request: KeyRequest = decode(body)?;
-                let (meta, entry) = self.kv_get(&request).await?.into_parts();
-                let mut reply = IndexedDirEntries {
-                    entries: entry.into_iter().collect(),
-                    ..IndexedDirEntries::default()
-                };
-                reply.set_meta(meta);
-                encode(&reply)
-            }
-            "KVS.List" => read!(
-                self,
-                body,
-                KeyRequest,
-                kv_list,
-                IndexedDirEntries { entries }
-            ),
-            "KVS.ListKeys" => read!(self, body, KeyListRequest, kv_keys, IndexedKeyList { keys }),
-            _ => unknown(method),
-        }
-    }
-
-    async fn rpc_config_entry(&self, method: &str, body: &[u8]) -> Reply {
-        match method {
-            "ConfigEntry.Get" => {
-                let request: ConfigEntryQuery = decode(body)?;
-                let (meta, entry) = self.config_entry(&request).await?.into_parts();
-                blob::one(entry.as_deref(), meta)
-            }
-            "ConfigEntry.List" => {
-                let request: ConfigEntryQuery = decode(body)?;
-                let (meta, entries) = self.config_entries(&request).await?.into_parts();
-                blob::of_kind(&request.kind, &entries, meta)
-            }
-            "ConfigEntry.ListAll" => {
-                let request: ConfigEntryQuery = decode(body)?;
-                let (meta, entries) = self.config_entries(&request).await?.into_parts();
-                blob::mixed(&entries, meta)
-            }
-            "ConfigEntry.Apply" => {
-                let request = blob::request(body)?;
-                let cas = (request.op == "upsert-cas").then(|| request.entry.modify_index());
-                let done = self.apply_config_entry(&request.datacenter, request.entry, cas);
-                encode(&done.await?)
-            }
-            "ConfigEntry.Delete" => {
-                let request = blob::request(body)?;
-                let (kind, name) = (request.entry.kind(), request.entry.name());
-                self.delete_config_entry(&request.datacenter, kind.as_str(), name)
-                    .await?;
-                encode(&Nothing {})
-            }
-            _ => unknown(method),
-        }
-    }
-
     async fn rpc_other(&self, method: &str, body: &[u8]) -> Reply {
         match method {
+            "Internal.NodeInfo" => {
+                let request: NodeSpecificRequest = decode(body)?;
+                let (meta, rows) = self.node_info(&request).await?.into_parts();
+                encode(&rows::IndexedNodeDump::of(rows, meta))
+            }
+            "Internal.NodeDump" => {
+                let request: DcSpecificRequest = decode(body)?;
+                let (meta, rows) = self.node_dump(&request).await?.into_parts();
+                encode(&rows::IndexedNodeDump::of(rows, meta))
+            }
             "Internal.ServiceDump" => read!(
                 self,
                 body,

@@ -212,6 +212,26 @@ read_request!(
     }
 );
 
+read_request!(
+    /// `ConfigEntry.ResolveServiceConfig`: what the entries say about one service and its upstreams.
+    ServiceConfigRequest, datacenter, {
+        datacenter: Datacenter,
+        name: String,
+        /// Names of upstreams, from older agents.
+        upstreams: Vec<String>,
+        #[serde(rename = "UpstreamIDs")]
+        upstream_ids: Vec<UpstreamId>,
+    }
+);
+
+/// A service that another one calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct UpstreamId {
+    #[serde(rename = "ID")]
+    pub id: String,
+}
+
 /// `Catalog.Register`: a node, and perhaps a service and checks on it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]

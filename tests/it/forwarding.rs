@@ -8,6 +8,7 @@
 #![allow(clippy::disallowed_methods)] // Deadlines are real.
 
 mod leader_loss;
+mod methods;
 mod pool;
 mod reads;
 mod writes;

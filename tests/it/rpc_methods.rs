@@ -12,4 +12,4 @@ mod consul;
 mod garbage;
 mod identity;
 mod recorded;
-mod wire;
+pub(crate) mod wire;

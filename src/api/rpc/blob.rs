@@ -8,10 +8,14 @@
 //! | reply of Get | kind (empty without an entry, and then no entry); entry; facts |
 //! | reply of List | count; kind; map of Kind, Entries and facts |
 //! | reply of ListAll | count; that many times kind and entry; facts |
+//! | reply of ResolveServiceConfig | map of the settings and facts |
 //!
 //! A proxy-defaults entry marshals itself once more: it is a raw string with its map inside.
 
+use crate::api::service_config::ServiceConfig;
 use crate::codec;
+use crate::model::catalog::{ExposeConfig, MeshGatewayConfig};
+use crate::model::query::UpstreamId;
 use crate::model::{
     ConfigEntry, ConfigKind, Datacenter, GoDuration, Index, ProxyDefaults, QueryMeta,
 };
@@ -20,6 +24,8 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A write to a config entry.
@@ -156,6 +162,59 @@ pub(super) fn mixed(entries: &[Arc<ConfigEntry>], meta: QueryMeta) -> Result<Byt
             codec::append(out, &wire(entry)?)?;
         }
         codec::append(out, &meta)
+    })
+}
+
+/// The reply of ResolveServiceConfig. Agents that name upstreams by id get them back in that form.
+pub(super) fn service_config(
+    config: ServiceConfig,
+    by_id: bool,
+    meta: QueryMeta,
+) -> Result<Bytes, RpcError> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "PascalCase")]
+    struct Wire {
+        proxy_config: BTreeMap<String, Value>,
+        upstream_configs: BTreeMap<String, Protocol>,
+        #[serde(rename = "UpstreamIDConfigs")]
+        upstream_id_configs: Vec<OfUpstream>,
+        mesh_gateway: MeshGatewayConfig,
+        expose: ExposeConfig,
+        index: Index,
+        last_contact: GoDuration,
+        known_leader: bool,
+        consistency_level: String,
+    }
+    #[derive(Serialize)]
+    struct Protocol {
+        protocol: Value,
+    }
+    #[derive(Serialize)]
+    #[serde(rename_all = "PascalCase")]
+    struct OfUpstream {
+        upstream: UpstreamId,
+        config: Protocol,
+    }
+    let protocols = config.upstreams.into_iter();
+    let protocols = protocols.map(|(id, protocol)| (id, Protocol { protocol }));
+    let (by_id, by_name): (Vec<_>, Vec<_>) = protocols.partition(|_| by_id);
+    let by_id = by_id.into_iter().map(|(id, config)| OfUpstream {
+        upstream: UpstreamId { id },
+        config,
+    });
+    blob(|out| {
+        let wire = Wire {
+            proxy_config: config.proxy_config,
+            upstream_configs: by_name.into_iter().collect(),
+            upstream_id_configs: by_id.collect(),
+            mesh_gateway: config.mesh_gateway,
+            expose: config.expose,
+            index: meta.index,
+            last_contact: meta.last_contact,
+            known_leader: meta.known_leader,
+            consistency_level: meta.consistency_level,
+        };
+        codec::append(out, &wire)
     })
 }
 

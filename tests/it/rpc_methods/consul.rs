@@ -122,6 +122,13 @@ fn without_own(json: &mut Json) {
             if items.iter().all(Json::is_string) {
                 items.sort_by(|a, b| a.as_str().cmp(&b.as_str())); // Tags of a service: Consul has them in no order.
             }
+            // Names of services and settings of upstreams have none either.
+            let unordered = |row: &Json| {
+                !row["Upstream"].is_null() || row.as_object().is_some_and(|o| o.len() == 1)
+            };
+            if items.iter().all(unordered) {
+                items.sort_by_key(Json::to_string);
+            }
         }
         Json::Object(map) => map.values_mut().for_each(without_own),
         _ => {}
@@ -267,6 +274,32 @@ fn catalog_reads() -> Calls {
         ],
     );
     add(
+        "Catalog.NodeServiceList",
+        &[
+            json!({"Node": "web1"}),
+            json!({"Node": "bare"}),
+            json!({"Node": "none"}),
+            json!({"Node": "web1", "Filter": "Kind == \"connect-proxy\""}),
+            json!({}),
+        ],
+    );
+    add(
+        "Catalog.ServiceList",
+        &[json!({}), json!({"Datacenter": "nope"})],
+    );
+    add(
+        "Internal.NodeInfo",
+        &[
+            json!({"Node": "web1"}),
+            json!({"Node": "bare"}),
+            json!({"Node": "none"}),
+        ],
+    );
+    add(
+        "Internal.NodeDump",
+        &[json!({}), json!({"Filter": "Meta.rack == r1"})],
+    );
+    add(
         "Health.ServiceNodes",
         &[
             json!({"ServiceName": "web"}),
@@ -382,11 +415,13 @@ fn config_entries() -> Calls {
         "MeshGateway": {"Mode": "local"}, "Expose": {"Checks": true,
             "Paths": [{"Path": "/x", "ListenerPort": 1, "LocalPathPort": 2, "Protocol": "http2"}]}});
     let (apply, delete) = ("ConfigEntry.Apply", "ConfigEntry.Delete");
+    let resolve = "ConfigEntry.ResolveServiceConfig";
     let put = |kind: &str, entry: Json| config_request("upsert", kind, &entry);
     let web = json!({"Kind": defaults, "Name": "web", "Protocol": "HTTP", "MeshGateway": {"Mode": "remote"}});
     let named = |kind: &str, name: &str| json!({"Kind": kind, "Name": name});
     vec![
         ("ConfigEntry.ListAll", json!({})),
+        (resolve, json!({"Name": "web", "Upstreams": ["db"]})),
         ("ConfigEntry.List", json!({"Kind": "proxy-defaults"})),
         ("ConfigEntry.Get", named("proxy-defaults", "global")),
         (apply, put("proxy-defaults", proxy)),
@@ -406,6 +441,17 @@ fn config_entries() -> Calls {
         ("ConfigEntry.List", json!({"Kind": "nope"})),
         ("ConfigEntry.Get", named("nope", "x")),
         ("ConfigEntry.ListAll", json!({})),
+        (resolve, json!({"Name": "web"})),
+        (resolve, json!({"Name": "bare"})),
+        (
+            resolve,
+            json!({"Name": "none", "Upstreams": ["web", "bare"]}),
+        ),
+        (
+            resolve,
+            json!({"Name": "web", "UpstreamIDs": [{"ID": "web"}, {"ID": "none"}]}),
+        ),
+        (resolve, json!({"Name": "web", "Datacenter": "nope"})),
         (apply, config_request("upsert-cas", defaults, &web)),
         (
             apply,

@@ -176,7 +176,7 @@ pub(super) fn header(method: &str, seq: u64) -> Vec<u8> {
 
 /// A config entry request as it travels: a blob in which the kind stands before the rest. A proxy-defaults entry is a
 /// blob once more.
-pub(super) fn config_request(op: &str, kind: &str, entry: &Json) -> Json {
+pub(crate) fn config_request(op: &str, kind: &str, entry: &Json) -> Json {
     let bytes = |json: &Json| codec::to_vec(&Value::from_json(json).unwrap()).unwrap();
     let entry = match kind {
         "proxy-defaults" => json!({ "hex": hex(&bytes(entry)) }),
