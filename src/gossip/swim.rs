@@ -112,7 +112,7 @@ impl Swim {
             config,
         };
         let alive = swim.own_alive(swim.config.meta.clone());
-        swim.alive_own(now, alive, None, rng);
+        swim.accept(now, alive, None, rng);
         swim
     }
 
@@ -139,6 +139,11 @@ impl Swim {
     /// Our own life: never falls while this agent runs.
     pub fn incarnation(&self) -> u32 {
         self.incarnation
+    }
+
+    /// The latest life of a node that we know of.
+    pub fn incarnation_of(&self, name: &NodeName) -> Option<u32> {
+        self.members.get(name).map(|record| record.incarnation)
     }
 
     /// Whether there is somebody else.
@@ -199,8 +204,9 @@ impl Swim {
             Some(probe) => probe.deadline(),
             None => self.probe_at,
         };
-        // Who has nothing to say need not wake up to say it.
-        let gossip = (!self.queues.is_empty()).then_some(self.gossip_at);
+        // Who has nothing to say, or nobody to say it to, need not wake up for it.
+        let talks = self.members.len() > 1 && !self.queues.is_empty();
+        let gossip = talks.then_some(self.gossip_at);
         let suspicion = self.suspicions.values().map(Suspicion::deadline).min();
         [probe, self.push_pull_at]
             .into_iter()
@@ -224,8 +230,12 @@ impl Swim {
         done: Option<Token>,
         rng: &mut dyn RngCore,
     ) {
+        if self.left {
+            self.finish(done);
+            return;
+        }
         let alive = self.own_alive(meta);
-        self.alive_own(now, alive, done, rng);
+        self.accept(now, alive, done, rng);
         self.finish_if_alone(done);
     }
 
@@ -285,7 +295,7 @@ impl Swim {
         }
     }
 
-    /// If we did not run for longer than a probe takes, nobody was able to defend itself to us meanwhile: all their
+    /// If we did not run for longer than an answer may take, nobody was able to defend itself to us meanwhile: all their
     /// deadlines move. memberlist would take many for dead at once.
     fn forgive_pause(&mut self, now: Instant) {
         let due = match &self.probe {
@@ -293,7 +303,7 @@ impl Swim {
             None => self.probe_at,
         };
         let late = now.saturating_duration_since(due);
-        if late <= self.config.timing.probe_interval {
+        if late <= self.config.timing.probe_timeout {
             return;
         }
         tracing::warn!("gossip: this agent did not run for {late:?}; waits longer for others");
@@ -314,3 +324,6 @@ fn next_tick(last: Instant, interval: Duration, now: Instant) -> Instant {
     };
     last + interval.saturating_mul(u32::try_from(missed).unwrap_or(u32::MAX).saturating_add(1))
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,6 +17,7 @@ mod forwarding;
 mod fuzz;
 mod gossip_network;
 mod gossip_peers;
+mod gossip_sim;
 mod gossip_wire;
 mod hostile;
 mod http_api;

@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use rand::Rng;
 use rand::RngCore;
-use rand::seq::IteratorRandom;
 use rand::seq::SliceRandom;
 
 use crate::gossip::swim::Node;
@@ -67,10 +66,9 @@ impl Members {
         rng: &mut dyn RngCore,
         skip: impl Fn(&Record) -> bool,
     ) -> Vec<&Record> {
-        self.records
-            .values()
-            .filter(|record| !skip(record))
-            .choose_multiple(rng, count)
+        let wanted = self.records.values().filter(|record| !skip(record));
+        let mut wanted: Vec<_> = wanted.collect();
+        wanted.partial_shuffle(rng, count).0.to_vec()
     }
 
     /// The next node to probe. After each round the order is shuffled, and the dead are forgotten after `keep`.

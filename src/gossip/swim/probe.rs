@@ -190,6 +190,7 @@ impl Swim {
             return;
         };
         self.awareness.improve();
+        self.probe_at = self.probe_at.max(now);
         let record = self.members.get(&probe.node);
         // What comes late, or through others, says nothing about the way.
         if let Some(record) = record.filter(|_| probe.direct_until.is_some()) {

@@ -56,20 +56,14 @@ impl Swim {
         self.accept(now, said, None, rng);
     }
 
-    /// We say ourselves that we are alive.
-    pub(super) fn alive_own(
+    /// Takes over what is said about a living node; also what we say ourselves.
+    pub(super) fn accept(
         &mut self,
         now: Instant,
         said: Alive,
         done: Option<Token>,
         rng: &mut dyn RngCore,
     ) {
-        if !self.left {
-            self.accept(now, said, done, rng);
-        }
-    }
-
-    fn accept(&mut self, now: Instant, said: Alive, done: Option<Token>, rng: &mut dyn RngCore) {
         self.suspicions.remove(&said.node);
         let message = Message::Alive(said.clone());
         self.broadcast(&said.node, &message, done);
