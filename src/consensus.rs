@@ -11,6 +11,8 @@
 //! - `batch` folds proposals that wait at the same time into one entry; `verify` folds questions about how new the state is.
 //! - `forward` asks the leader, on a server that does not lead: to write, and how new its state is.
 //! - `disk` owns the database file; `log_store` and `machine` adapt disk and state to openraft.
+//! - `elect` wants to lead when nobody does, with the waits of `timing`; `follow` tells the role; `transfer` hands
+//!   leadership on; `members` changes who belongs to the datacenter.
 //! - `transport` is the way between servers: a seam (bytes to a peer, bytes back) and what fills it on the RPC port.
 //!
 //! Absent on purpose: no addresses to dial, no access rules, no retries, no clock in the state.
@@ -18,16 +20,21 @@
 mod batch;
 mod config;
 mod disk;
+mod elect;
 mod entry;
 mod error;
+mod follow;
 mod forward;
 mod handle;
 mod log_store;
 mod machine;
+mod members;
 mod open;
 mod role;
 mod snapshots;
 mod stats;
+mod timing;
+mod transfer;
 mod transport;
 mod types;
 mod verify;

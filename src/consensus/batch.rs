@@ -13,7 +13,8 @@ use crate::consensus::types::{Peer, Proposal, Raft, Types};
 use openraft::error::{ClientWriteError, Fatal, ForwardToLeader};
 use openraft::raft::ClientWriteResponse;
 use std::collections::VecDeque;
-use tokio::sync::{mpsc, oneshot, watch};
+use std::sync::Arc;
+use tokio::sync::{RwLock, mpsc, oneshot, watch};
 
 /// Proposals that may wait before proposers are held back.
 const QUEUE: usize = 4096;
@@ -37,6 +38,7 @@ pub(crate) struct Batcher {
     raft: Raft,
     role: watch::Receiver<Role>,
     fault: watch::Receiver<Option<Fault>>,
+    gate: Arc<RwLock<()>>,
     incoming: mpsc::Receiver<Waiting>,
     queue: VecDeque<Waiting>,
     forwarder: Forwarder,
@@ -48,12 +50,14 @@ impl Batcher {
         role: watch::Receiver<Role>,
         fault: watch::Receiver<Option<Fault>>,
         forwarder: Forwarder,
+        gate: Arc<RwLock<()>>,
     ) -> (Self, mpsc::Sender<Waiting>) {
         let (send, incoming) = mpsc::channel(QUEUE);
         let batcher = Self {
             raft,
             role,
             fault,
+            gate,
             incoming,
             queue: VecDeque::new(),
             forwarder,
@@ -75,6 +79,8 @@ impl Batcher {
             {
                 self.queue.push_back(waiting);
             }
+            // Whoever hands leadership over holds it meanwhile.
+            let gate = self.gate.clone().read_owned().await;
             let round = next_round(&mut self.queue);
             let leader = match &*self.role.borrow() {
                 Role::Follower { leader } => leader.clone(),
@@ -85,6 +91,7 @@ impl Batcher {
                 Some(leader) => self.forwarder.propose(leader, round).await,
                 None => self.commit(round).await,
             }
+            drop(gate);
         }
     }
 

@@ -75,6 +75,15 @@ pub enum Error {
     /// openraft does not start or stopped.
     #[error("raft: {0}")]
     Raft(String),
+    /// Only the leader can do this.
+    #[error("this server does not lead; ask the leader")]
+    NotLeader,
+    /// Leadership was not handed over.
+    #[error("leadership is not handed over: {0}")]
+    Transfer(String),
+    /// Something did not happen in time; it may still happen.
+    #[error("not in time: {0}")]
+    Slow(&'static str),
     /// The handle was shut down.
     #[error("consensus is shut down")]
     Shutdown,
@@ -99,6 +108,10 @@ impl Error {
             path: path.to_owned(),
             reason,
         }
+    }
+
+    pub(crate) fn transfer(problem: impl fmt::Display) -> Self {
+        Self::Transfer(problem.to_string())
     }
 
     pub(crate) fn damaged(path: &Path, detail: impl fmt::Display) -> Self {

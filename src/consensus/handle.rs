@@ -1,7 +1,7 @@
 //! The handle that everybody else holds.
 
 use crate::consensus::batch::Waiting;
-use crate::consensus::config::raft_id;
+use crate::consensus::elect::Contact;
 use crate::consensus::entry::{CodecError, Sealed};
 use crate::consensus::error::{Error, ProposeError};
 use crate::consensus::forward::{Answer, Question, decode_question, encode_answer};
@@ -9,27 +9,21 @@ use crate::consensus::log_store::LogStore;
 use crate::consensus::machine::{Applied, blocking};
 use crate::consensus::role::Role;
 use crate::consensus::stats::{PeerStatus, RaftStats};
-use crate::consensus::transport::{TransportError, receive};
+use crate::consensus::timing::Timing;
+use crate::consensus::transport::{Peers, TransportError, receive};
 use crate::consensus::types::{LogId, Peer, Raft};
 use crate::consensus::verify::{Asker, caught_up};
-use crate::model::{Index, NodeId};
+use crate::model::Index;
 use crate::store::{ApplyError, Command, Outcome, Store};
 use bytes::Bytes;
 use futures_util::future::join_all;
-use openraft::error::{InitializeError, RaftError};
-use openraft::{ChangeMembers, LogIdOptionExt};
-use parking_lot::Mutex;
+use openraft::LogIdOptionExt;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, oneshot, watch};
+use std::time::Duration;
+use tokio::sync::{RwLock, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
-
-/// How long a written change of the membership may take to show.
-const MEMBERSHIP_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a new server may take to get the log before it votes.
-const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Writes above this many bytes are worth a warning, as in Consul.
 const LARGE: usize = 1 << 20;
@@ -57,7 +51,7 @@ pub enum Freshness {
 /// Raft on this server. Cloning it shares it.
 #[derive(Clone)]
 pub struct Consensus {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 pub(crate) struct Inner {
@@ -73,8 +67,11 @@ pub(crate) struct Inner {
     pub(crate) confirmers: mpsc::Sender<Asker>,
     /// Those who trust the leader.
     pub(crate) readers: mpsc::Sender<Asker>,
-    /// When the leader was last heard.
-    pub(crate) contact: Mutex<Option<Instant>>,
+    pub(crate) contact: Arc<Contact>,
+    pub(crate) timing: Timing,
+    pub(crate) peers: Arc<Peers>,
+    /// Held to write by who needs a moment without new proposals.
+    pub(crate) gate: Arc<RwLock<()>>,
     pub(crate) tasks: Vec<JoinHandle<()>>,
 }
 
@@ -229,36 +226,12 @@ impl Consensus {
         membership.nodes().map(status).collect()
     }
 
-    /// Whether this server is or was part of a datacenter: it has a log, a snapshot, a membership or has voted.
-    pub fn is_initialized(&self) -> bool {
-        let metrics = self.inner.raft.metrics();
-        let metrics = metrics.borrow();
-        let members = metrics.membership_config.membership().nodes().count();
-        members > 0 || metrics.current_term > 0 || self.inner.log.last().is_some()
-    }
-
-    /// Forms a datacenter of these servers, this one among them. All of them call this with the same list. Does nothing
-    /// on a server that is part of a datacenter already.
-    ///
-    /// # Errors
-    /// If this server is not in the list, or Raft has ended.
-    pub async fn initialize(&self, peers: Vec<Peer>) -> Result<(), Error> {
-        let mut members = BTreeMap::new();
-        for peer in peers {
-            members.insert(raft_id(&peer.id)?, peer);
-        }
-        match self.inner.raft.initialize(members).await {
-            Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Ok(()),
-            Err(error) => Err(Error::Raft(error.to_string())),
-        }
-    }
-
     /// Since the leader was heard of; zero on the leader, `None` if never.
     pub fn last_contact(&self) -> Option<Duration> {
         if self.inner.role.borrow().is_leader() {
             return Some(Duration::ZERO);
         }
-        let heard = *self.inner.contact.lock();
+        let heard = self.inner.contact.heard().leader;
         heard.map(|heard| heard.elapsed())
     }
 
@@ -331,78 +304,12 @@ impl Consensus {
         Ok(done.snapshot.index().unwrap_or(0))
     }
 
-    /// Adds a server without a vote, or writes the new name and address of a known one. Works on the leader alone.
-    ///
-    /// # Errors
-    /// If this server does not lead or another change is under way.
-    pub async fn add_learner(&self, peer: Peer) -> Result<(), Error> {
-        let id = raft_id(&peer.id)?;
-        // The ids stay the same, so the quorums do: a new address cannot split the datacenter.
-        let change = ChangeMembers::SetNodes(BTreeMap::from([(id, peer)]));
-        self.change_membership(change, true).await
-    }
-
-    /// Adds a server: first without a vote until it has caught up, then with one. Works on the leader alone.
-    ///
-    /// # Errors
-    /// If this server does not lead, another change is under way, or the server does not catch up in time.
-    pub async fn add_server(&self, peer: Peer) -> Result<(), Error> {
-        let id = raft_id(&peer.id)?;
-        let failed = |error: &dyn std::fmt::Display| Error::Raft(error.to_string());
-        let added = self.inner.raft.add_learner(id, peer, true);
-        let caught_up = tokio::time::timeout(CATCH_UP_TIMEOUT, added).await;
-        caught_up
-            .map_err(|_| failed(&"the new server does not catch up; is it reachable?"))?
-            .map_err(|error| failed(&error))?;
-        let change = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
-        self.change_membership(change, true).await
-    }
-
-    /// Removes a server from the membership, whether it votes or not. Works on the leader alone.
-    ///
-    /// # Errors
-    /// If this server does not lead or another change is under way.
-    pub async fn remove_server(&self, id: &NodeId) -> Result<(), Error> {
-        let votes = self.peers().iter().any(|s| s.peer.id == *id && s.voter);
-        let ids = BTreeSet::from([raft_id(id)?]);
-        let change = match votes {
-            true => ChangeMembers::RemoveVoters(ids),
-            false => ChangeMembers::RemoveNodes(ids),
-        };
-        self.change_membership(change, false).await
-    }
-
-    /// Changes the membership and waits until [`Self::peers`] shows it.
-    async fn change_membership(
-        &self,
-        change: ChangeMembers<u64, Peer>,
-        retain: bool,
-    ) -> Result<(), Error> {
-        let failed = |error: &dyn std::fmt::Display| Error::Raft(error.to_string());
-        let raft = &self.inner.raft;
-        let written = raft.change_membership(change, retain).await;
-        let at = Some(written.map_err(|error| failed(&error))?.log_id);
-        raft.wait(Some(MEMBERSHIP_TIMEOUT))
-            .metrics(|m| *m.membership_config.log_id() >= at, "membership")
-            .await
-            .map_err(|error| failed(&error))?;
-        Ok(())
-    }
-
     /// Serves a request that a peer's [`Transport`](crate::consensus::Transport) brought.
     ///
     /// # Errors
     /// If the bytes are no request.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the shell notes when the leader was heard; no decision reads it"
-    )]
     pub async fn receive(&self, request: Bytes) -> Result<Bytes, TransportError> {
-        let received = receive(&self.inner.raft, self.inner.id, &request).await?;
-        if received.from_leader {
-            *self.inner.contact.lock() = Some(Instant::now());
-        }
-        Ok(received.reply)
+        Ok(receive(self, &request).await?.reply)
     }
 
     /// Ends Raft here and closes the files. Other clones of the handle answer with an error from then on.

@@ -3,19 +3,21 @@
 use crate::consensus::batch::Batcher;
 use crate::consensus::config::{Config, raft_id};
 use crate::consensus::disk::{Disk, lock_dir, open_file};
+use crate::consensus::elect::{Contact, Elector};
 use crate::consensus::error::Error;
+use crate::consensus::follow::{announce_address, follow_role};
 use crate::consensus::forward::Forwarder;
 use crate::consensus::handle::{Consensus, Inner};
 use crate::consensus::log_store::LogStore;
 use crate::consensus::machine::{Applied, Keep, Machine, blocking};
-use crate::consensus::role::{Role, role};
+use crate::consensus::role::role;
 use crate::consensus::snapshots::Snapshots;
-use crate::consensus::transport::{Alone, Network, Transport};
-use crate::consensus::types::{Peer, Raft};
+use crate::consensus::timing::Timing;
+use crate::consensus::transport::{Alone, Network, Peers, Transport};
+use crate::consensus::types::Raft;
 use crate::consensus::verify::{self, Verifier};
 use crate::model::NodeId;
 use crate::store::Store;
-use openraft::ChangeMembers;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -53,7 +55,8 @@ impl Consensus {
         };
         let led = log.vote_is_won_by(id);
         let applied = machine.follow();
-        let raft = Raft::new(id, settings, Network(transport), log.clone(), machine)
+        let network = Network(transport.clone());
+        let raft = Raft::new(id, settings, network, log.clone(), machine)
             .await
             .map_err(|error| Error::Raft(error.to_string()))?;
         begin(&raft, id, &config, alone && !led).await?;
@@ -64,8 +67,9 @@ impl Consensus {
             log,
             applied,
             store,
+            transport,
         };
-        Ok(assemble(opened, config, span))
+        Ok(assemble(opened, &config, &span))
     }
 }
 
@@ -112,22 +116,41 @@ struct Opened {
     log: LogStore,
     applied: Applied,
     store: Store,
+    transport: Arc<dyn Transport>,
 }
 
-fn assemble(opened: Opened, config: Config, span: tracing::Span) -> Consensus {
+fn assemble(opened: Opened, config: &Config, span: &tracing::Span) -> Consensus {
     let Opened {
         id,
         raft,
         log,
         applied,
         store,
+        transport,
     } = opened;
-    let now = role(&raft.server_metrics().borrow());
-    let (tell, role) = watch::channel(now);
-    let watcher = follow_role(raft.clone(), id, config.peer(), tell).instrument(span.clone());
+    let timing = Timing::new(config.raft_multiplier);
+    let (contact, gate) = (Arc::<Contact>::default(), Arc::default());
+    let peers = Arc::new(Peers::new(raft.clone(), transport, timing.lease));
+    let (tell, role) = watch::channel(role(&raft.server_metrics().borrow()));
+    let watcher = follow_role(raft.clone(), timing, tell).instrument(span.clone());
+    let announcer = announce_address(raft.clone(), id, config.peer(), role.clone());
+    let elector = Elector {
+        id,
+        raft: raft.clone(),
+        log: log.clone(),
+        peers: peers.clone(),
+        contact: contact.clone(),
+        timing,
+        role: role.clone(),
+    };
     let forwarder = Forwarder::new(config.forward.clone(), role.clone(), config.propose_timeout);
-    let (batcher, proposals) =
-        Batcher::new(raft.clone(), role.clone(), log.fault(), forwarder.clone());
+    let (batcher, proposals) = Batcher::new(
+        raft.clone(),
+        role.clone(),
+        log.fault(),
+        forwarder.clone(),
+        Arc::clone(&gate),
+    );
     let verifier = |confirm| {
         Verifier::new(verify::Parts {
             raft: raft.clone(),
@@ -142,9 +165,11 @@ fn assemble(opened: Opened, config: Config, span: tracing::Span) -> Consensus {
     let (trusting, readers) = verifier(false);
     let tasks = vec![
         tokio::spawn(watcher),
+        tokio::spawn(elector.run().instrument(span.clone())),
+        tokio::spawn(announcer.instrument(span.clone())),
         tokio::spawn(batcher.run().instrument(span.clone())),
         tokio::spawn(confirming.run().instrument(span.clone())),
-        tokio::spawn(trusting.run().instrument(span)),
+        tokio::spawn(trusting.run().instrument(span.clone())),
     ];
     Consensus::new(Inner {
         id,
@@ -157,62 +182,10 @@ fn assemble(opened: Opened, config: Config, span: tracing::Span) -> Consensus {
         proposals,
         confirmers,
         readers,
-        contact: parking_lot::Mutex::new(None),
+        contact,
+        timing,
+        peers,
+        gate,
         tasks,
     })
-}
-
-/// Tells the role whenever it changes, until Raft ends.
-async fn follow_role(raft: Raft, id: u64, me: Peer, tell: watch::Sender<Role>) {
-    let mut server = raft.server_metrics();
-    let mut before = None;
-    loop {
-        let now = role(&server.borrow_and_update());
-        if before.as_ref() != Some(&now) {
-            tracing::info!(role = now.as_str(), "raft role");
-            count(&now);
-            tell.send_replace(now.clone());
-            if now.is_leader() {
-                announce_address(&raft, id, &me).await;
-            }
-            before = Some(now);
-        }
-        if server.changed().await.is_err() {
-            break;
-        }
-    }
-    let ended = raft.metrics().borrow().running_state.clone();
-    let reason = match ended {
-        Ok(()) => "raft ended".to_owned(),
-        Err(error) => error.to_string(),
-    };
-    tracing::info!(reason, "raft ended");
-    tell.send_replace(Role::Stopped { reason });
-}
-
-fn count(role: &Role) {
-    match role {
-        Role::Leader { .. } => metrics::counter!("consul.raft.state.leader").increment(1),
-        Role::Candidate => metrics::counter!("consul.raft.state.candidate").increment(1),
-        Role::Follower { .. } => metrics::counter!("consul.raft.state.follower").increment(1),
-        Role::Stopped { .. } => {}
-    }
-}
-
-/// A server that moved or was renamed since it joined writes its new address into the membership once it leads.
-async fn announce_address(raft: &Raft, id: u64, me: &Peer) {
-    let known = {
-        let metrics = raft.server_metrics();
-        let metrics = metrics.borrow();
-        let membership = metrics.membership_config.membership();
-        membership.get_node(&id).is_none_or(|known| known == me)
-    };
-    if known {
-        return;
-    }
-    let change = ChangeMembers::SetNodes(BTreeMap::from([(id, me.clone())]));
-    match raft.change_membership(change, true).await {
-        Ok(_) => tracing::info!(address = me.address, "raft membership has the new address"),
-        Err(error) => tracing::warn!(%error, "the new address is not in the raft membership"),
-    }
 }

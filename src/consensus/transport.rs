@@ -13,8 +13,10 @@ mod wire;
 pub use serve::serve_raft;
 pub use tcp::RaftTransport;
 
+use crate::consensus::elect::would_vote;
 use crate::consensus::entry::{decode_record, encode_record};
-use crate::consensus::types::{Peer, Raft, SnapshotMeta, Types, Vote};
+use crate::consensus::handle::Consensus;
+use crate::consensus::types::{LogId, Peer, Raft, SnapshotMeta, Types, Vote};
 use async_trait::async_trait;
 use bytes::Bytes;
 use openraft::error::{
@@ -31,6 +33,9 @@ use std::time::Duration;
 
 /// How long to leave an unreachable peer alone before the next try.
 const BACKOFF: Duration = Duration::from_millis(200);
+
+/// An index that no log reaches.
+const NOWHERE: u64 = u64::MAX / 2;
 
 /// A request did not reach its peer, or no answer came back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -68,6 +73,12 @@ enum Request {
     Append(AppendEntriesRequest<Types>),
     Vote(VoteRequest<u64>),
     Snapshot(Chunk),
+    /// Whether a vote for a server with this log would be given.
+    PreVote {
+        last_log: Option<LogId>,
+    },
+    /// From a leader that hands over: stand for election now.
+    TakeOver,
 }
 
 /// openraft's own form writes the bytes as a list of numbers.
@@ -86,46 +97,79 @@ enum Reply {
     Append(Result<AppendEntriesResponse<u64>, RaftError<u64>>),
     Vote(Result<VoteResponse<u64>, RaftError<u64>>),
     Snapshot(Result<InstallSnapshotResponse<u64>, RaftError<u64, InstallSnapshotError>>),
+    PreVote(bool),
+    TakeOver(Result<(), String>),
     WrongServer(u64),
 }
 
 /// What a request that arrived came to.
 pub(crate) struct Received {
     pub(crate) reply: Bytes,
-    /// Whether it came from the leader of the newest term.
-    pub(crate) from_leader: bool,
+    /// The term of the leader that sent it, if it is the newest one.
+    pub(crate) led: Option<u64>,
 }
 
 /// Serves one request of a peer.
 pub(crate) async fn receive(
-    raft: &Raft,
-    id: u64,
+    consensus: &Consensus,
     bytes: &[u8],
 ) -> Result<Received, TransportError> {
     let envelope: Envelope = decode_record(bytes).map_err(bad("raft request"))?;
-    let mut from_leader = false;
-    let reply = if envelope.to == id {
-        match envelope.request {
-            Request::Append(request) => {
-                let answer = raft.append_entries(request).await;
-                from_leader = matches!(
-                    answer,
-                    Ok(AppendEntriesResponse::Success | AppendEntriesResponse::Conflict)
-                );
-                Reply::Append(answer)
-            }
-            Request::Vote(request) => Reply::Vote(raft.vote(request).await),
-            Request::Snapshot(chunk) => {
-                let answer = raft.install_snapshot(chunk.into()).await;
-                from_leader = answer.is_ok();
-                Reply::Snapshot(answer)
-            }
-        }
+    let inner = &consensus.inner;
+    let (reply, led) = if envelope.to == inner.id {
+        answer(consensus, envelope.request).await
     } else {
-        Reply::WrongServer(id)
+        (Reply::WrongServer(inner.id), None)
     };
+    if let Some(term) = led {
+        inner.contact.from_leader(term);
+    }
     let reply = encode_record(&reply).map_err(bad("raft answer"))?.into();
-    Ok(Received { reply, from_leader })
+    Ok(Received { reply, led })
+}
+
+/// The answer, and the term of the leader that asked.
+async fn answer(consensus: &Consensus, request: Request) -> (Reply, Option<u64>) {
+    let (inner, raft) = (&consensus.inner, &consensus.inner.raft);
+    match request {
+        Request::Append(request) => {
+            let vote = request.vote;
+            let answer = raft.append_entries(request).await;
+            let accepted = matches!(
+                answer,
+                Ok(AppendEntriesResponse::Success | AppendEntriesResponse::Conflict)
+            );
+            // A vote that is not committed comes from one who is about to stand for election.
+            let led = (accepted && vote.is_committed()).then_some(vote.leader_id().term);
+            (Reply::Append(answer), led)
+        }
+        Request::Vote(request) => {
+            let answer = raft.vote(request).await;
+            if answer.as_ref().is_ok_and(|answer| answer.vote_granted) {
+                inner.contact.voted();
+            }
+            (Reply::Vote(answer), None)
+        }
+        Request::Snapshot(chunk) => {
+            let term = chunk.vote.leader_id().term;
+            let answer = raft.install_snapshot(chunk.into()).await;
+            let led = answer.is_ok().then_some(term);
+            (Reply::Snapshot(answer), led)
+        }
+        Request::PreVote { last_log } => {
+            let leads = inner.role.borrow().is_leader();
+            let logs = (last_log, inner.log.last());
+            let would = would_vote(&inner.contact.heard(), &inner.timing, leads, logs);
+            (Reply::PreVote(would), None)
+        }
+        Request::TakeOver => {
+            let taken = consensus.take_over().await;
+            (
+                Reply::TakeOver(taken.map_err(|error| error.to_string())),
+                None,
+            )
+        }
+    }
 }
 
 fn bad<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> TransportError {
@@ -172,6 +216,14 @@ enum Failure {
     Network(TransportError),
 }
 
+impl From<Failure> for TransportError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Unreachable(error) | Failure::Network(error) => error,
+        }
+    }
+}
+
 impl Failure {
     fn into_rpc<E: std::error::Error>(self) -> RPCError<u64, Peer, E> {
         match self {
@@ -182,20 +234,20 @@ impl Failure {
 }
 
 impl Client {
-    async fn call(&self, request: Request, option: &RPCOption) -> Result<Reply, Failure> {
+    async fn call(&self, request: Request, limit: Duration) -> Result<Reply, Failure> {
         let envelope = Envelope {
             to: self.to,
             request,
         };
         let lane = match &envelope.request {
-            Request::Append(_) | Request::Vote(_) => Lane::Prompt,
             Request::Snapshot(_) => Lane::Bulk,
+            _ => Lane::Prompt,
         };
         let bytes = encode_record(&envelope)
             .map_err(bad("raft request"))
             .map_err(Failure::Network)?;
         let call = self.transport.call(&self.peer, lane, bytes.into());
-        let reply = tokio::time::timeout(option.hard_ttl(), call)
+        let reply = tokio::time::timeout(limit, call)
             .await
             .map_err(|_| Failure::Network(TransportError(format!("{} is slow", self.peer))))?
             .map_err(Failure::Unreachable)?;
@@ -229,7 +281,7 @@ impl RaftNetwork<Types> for Client {
         request: AppendEntriesRequest<Types>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<u64>, RPCError<u64, Peer, RaftError<u64>>> {
-        match self.call(Request::Append(request), &option).await {
+        match self.call(Request::Append(request), option.hard_ttl()).await {
             Ok(Reply::Append(answer)) => self.remote(answer),
             Ok(_) => Err(self.confused()),
             Err(failure) => Err(failure.into_rpc()),
@@ -251,7 +303,7 @@ impl RaftNetwork<Types> for Client {
             data: request.data,
             done: request.done,
         };
-        match self.call(Request::Snapshot(chunk), &option).await {
+        match self.call(Request::Snapshot(chunk), option.hard_ttl()).await {
             Ok(Reply::Snapshot(answer)) => self.remote(answer),
             Ok(_) => Err(self.confused()),
             Err(failure) => Err(failure.into_rpc()),
@@ -263,7 +315,7 @@ impl RaftNetwork<Types> for Client {
         request: VoteRequest<u64>,
         option: RPCOption,
     ) -> Result<VoteResponse<u64>, RPCError<u64, Peer, RaftError<u64>>> {
-        match self.call(Request::Vote(request), &option).await {
+        match self.call(Request::Vote(request), option.hard_ttl()).await {
             Ok(Reply::Vote(answer)) => self.remote(answer),
             Ok(_) => Err(self.confused()),
             Err(failure) => Err(failure.into_rpc()),
@@ -272,6 +324,69 @@ impl RaftNetwork<Types> for Client {
 
     fn backoff(&self) -> Backoff {
         Backoff::new(std::iter::repeat(BACKOFF))
+    }
+}
+
+/// Asks peers what openraft does not ask.
+pub(crate) struct Peers {
+    raft: Raft,
+    transport: Arc<dyn Transport>,
+    limit: Duration,
+}
+
+impl Peers {
+    pub(crate) fn new(raft: Raft, transport: Arc<dyn Transport>, limit: Duration) -> Self {
+        Self {
+            raft,
+            transport,
+            limit,
+        }
+    }
+
+    async fn ask(&self, to: u64, request: Request) -> Result<Reply, TransportError> {
+        let peer = {
+            let metrics = self.raft.server_metrics();
+            let metrics = metrics.borrow();
+            metrics
+                .membership_config
+                .membership()
+                .get_node(&to)
+                .cloned()
+        };
+        let peer = peer.ok_or_else(|| TransportError(format!("no server {to:016x}")))?;
+        let transport = self.transport.clone();
+        let client = Client {
+            to,
+            peer,
+            transport,
+        };
+        Ok(client.call(request, self.limit).await?)
+    }
+
+    /// Whether a peer would vote for this server. One that does not answer would not.
+    pub(crate) async fn would_vote(&self, peer: u64, last_log: Option<LogId>) -> bool {
+        let reply = self.ask(peer, Request::PreVote { last_log }).await;
+        matches!(reply, Ok(Reply::PreVote(true)))
+    }
+
+    /// Asks a peer to stand for election at once.
+    pub(crate) async fn take_over(&self, peer: u64) -> Result<(), TransportError> {
+        match self.ask(peer, Request::TakeOver).await? {
+            Reply::TakeOver(taken) => taken.map_err(TransportError),
+            _ => Err(TransportError("it answered another question".to_owned())),
+        }
+    }
+
+    /// Tells a peer of a vote that is newer than the leader's, so that it lets go of the leader. The request asks for
+    /// entries behind a log that nobody has: the peer takes note of the vote and refuses the rest.
+    pub(crate) async fn announce(&self, peer: u64, vote: Vote) -> Result<(), TransportError> {
+        let nothing = AppendEntriesRequest {
+            vote,
+            prev_log_id: Some(LogId::new(*vote.leader_id(), NOWHERE)),
+            entries: Vec::new(),
+            leader_commit: None,
+        };
+        self.ask(peer, Request::Append(nothing)).await.map(|_| ())
     }
 }
 

@@ -35,7 +35,7 @@ enum DialError {
     #[error("it does not speak {} (no such ALPN protocol)", alpn::RAFT)]
     Alpn,
     #[error(
-        "it closed the connection instead of greeting; is it a server of Consul, or does it refuse our certificate?"
+        "it closed the connection instead of greeting; is it a server of Consul, or does our certificate lack the name server.<datacenter>.<domain>?"
     )]
     Closed,
     #[error("{0}")]

@@ -1,12 +1,14 @@
 //! Serves the raft connections of the other servers. The RPC port has checked their certificates.
 
 use crate::consensus::handle::Consensus;
+use crate::consensus::transport::receive;
 use crate::consensus::transport::wire::{Frame, Greeting, Kind, WireError, encode_answer};
 use crate::net::Stream;
 use crate::rpc::Incoming;
 use crate::telemetry::Quiet;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncWriteExt, BufReader, BufWriter, ReadHalf, WriteHalf};
 use tokio::sync::{Semaphore, mpsc};
@@ -96,9 +98,29 @@ async fn serve(
     write: BufWriter<WriteHalf<Stream>>,
 ) -> Result<(), WireError> {
     let (answers, waiting) = mpsc::channel(AT_ONCE);
+    let led = LedHere {
+        term: Arc::default(),
+        consensus: consensus.clone(),
+    };
     tokio::select! {
-        ended = read_requests(consensus, read, answers) => ended,
+        ended = read_requests(consensus, read, answers, led.term.clone()) => ended,
         ended = write_answers(write, waiting) => ended,
+    }
+}
+
+/// Tells when a connection ends on which the leader spoke: its process may have ended.
+struct LedHere {
+    /// The leader's term; 0 when no leader spoke.
+    term: Arc<AtomicU64>,
+    consensus: Consensus,
+}
+
+impl Drop for LedHere {
+    fn drop(&mut self) {
+        let term = self.term.load(Ordering::Relaxed);
+        if term > 0 {
+            self.consensus.inner.contact.leader_gone(term);
+        }
     }
 }
 
@@ -106,6 +128,7 @@ async fn read_requests(
     consensus: Consensus,
     mut read: BufReader<ReadHalf<Stream>>,
     answers: mpsc::Sender<Frame>,
+    led: Arc<AtomicU64>,
 ) -> Result<(), WireError> {
     let places = Arc::new(Semaphore::new(AT_ONCE));
     let mut working = JoinSet::new();
@@ -114,11 +137,14 @@ async fn read_requests(
             return Err(WireError::Kind(1));
         }
         let place = places.clone().acquire_owned().await;
-        let (consensus, answers) = (consensus.clone(), answers.clone());
+        let (consensus, answers, led) = (consensus.clone(), answers.clone(), led.clone());
         working.spawn(async move {
             let _place = place;
-            let (kind, body) = match consensus.receive(frame.body).await {
-                Ok(answer) => (Kind::Answer, answer),
+            let (kind, body) = match receive(&consensus, &frame.body).await {
+                Ok(received) => {
+                    led.fetch_max(received.led.unwrap_or_default(), Ordering::Relaxed);
+                    (Kind::Answer, received.reply)
+                }
                 Err(error) => (Kind::Failure, error.to_string().into()),
             };
             let number = frame.number;

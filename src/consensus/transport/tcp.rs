@@ -26,6 +26,7 @@ const BULK_STALL: Duration = Duration::from_secs(15);
 pub struct RaftTransport {
     tls: Arc<Tls>,
     me: Greeting,
+    addresses: Mutex<HashMap<NodeId, String>>,
     links: Mutex<HashMap<(String, Lane), Link>>,
 }
 
@@ -35,8 +36,20 @@ impl RaftTransport {
         Self {
             tls,
             me: Greeting { node, id },
+            addresses: Mutex::default(),
             links: Mutex::default(),
         }
+    }
+
+    /// Replaces what is known from elsewhere, gossip say, of where servers are (`host:port`). It goes before the
+    /// membership, which a datacenter whose servers have all moved could not change.
+    pub fn set_addresses(&self, addresses: HashMap<NodeId, String>) {
+        *self.addresses.lock() = addresses;
+    }
+
+    fn address(&self, peer: &Peer) -> String {
+        let known = self.addresses.lock().get(&peer.id).cloned();
+        known.unwrap_or_else(|| peer.address.clone())
     }
 
     fn link(&self, address: &str, lane: Lane) -> Link {
@@ -57,12 +70,13 @@ impl RaftTransport {
 #[async_trait]
 impl Transport for RaftTransport {
     async fn call(&self, peer: &Peer, lane: Lane, request: Bytes) -> Result<Bytes, TransportError> {
-        let link = self.link(&peer.address, lane);
+        let address = self.address(peer);
+        let link = self.link(&address, lane);
         if let Some(answer) = link.call(request.clone()).await {
             return answer;
         }
         // It fell idle at this very moment.
-        let again = self.link(&peer.address, lane).call(request).await;
+        let again = self.link(&address, lane).call(request).await;
         again.unwrap_or_else(|| Err(TransportError(format!("{peer}: no connection"))))
     }
 }

@@ -193,7 +193,12 @@ impl Servers {
             .map(|running| &running.consensus)
     }
 
-    /// The configuration of a server that joins with the name of a certificate.
+    /// Who signs the servers' certificates.
+    pub(crate) fn authority(&self) -> &Authority {
+        self.authority.as_ref().expect("there is TLS")
+    }
+
+    /// What a server presents and verifies.
     pub(crate) fn tls(&self, at: usize) -> Arc<Tls> {
         let Some(authority) = &self.authority else {
             return Arc::new(Tls::disabled());
@@ -247,7 +252,15 @@ impl Servers {
 
     pub(crate) async fn leader_among(&self, among: &[usize]) -> usize {
         let mut found = None;
-        until("one leader that all follow", || {
+        let roles = || {
+            let role = |at: &usize| {
+                self.running[*at]
+                    .as_ref()
+                    .map(|_| self.at(*at).role().borrow().clone())
+            };
+            among.iter().map(role).collect::<Vec<_>>()
+        };
+        until_or("one leader that all follow", roles, || {
             let here: Vec<_> = among
                 .iter()
                 .copied()
@@ -344,10 +357,23 @@ pub(crate) fn tls(authority: &Authority, own: Pair, datacenter: &str) -> Tls {
 }
 
 /// Waits until something holds.
-pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) async fn until(what: &str, holds: impl FnMut() -> bool) {
+    until_or(what, || "", holds).await;
+}
+
+/// The same, and says how things are when it does not come to hold.
+async fn until_or<T: std::fmt::Debug>(
+    what: &str,
+    state: impl Fn() -> T,
+    mut holds: impl FnMut() -> bool,
+) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < PATIENCE, "not in time: {what}");
+        assert!(
+            start.elapsed() < PATIENCE,
+            "not in time: {what}; {:?}",
+            state()
+        );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
