@@ -460,3 +460,6 @@ impl Serf {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

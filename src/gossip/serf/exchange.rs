@@ -46,7 +46,9 @@ impl Exchange {
 impl Serf {
     /// All that we know, to send.
     pub fn local_state(&self, exchange: Exchange) -> stream::PushPull {
-        let left = self.members.with(MemberStatus::Left);
+        // Also those who mean to leave, which serf does not say: so it gets to everybody, and to who refutes it.
+        let leaving = self.members.with(MemberStatus::Leaving);
+        let left = self.members.with(MemberStatus::Left).chain(leaving);
         let events = self.events.iter().map(|(ltime, events)| PastEvents {
             ltime,
             events: events.to_vec(),

@@ -7,10 +7,13 @@
 //!              swim: join | | swim: dead                          | swim: dead, left
 //!                         | v                                     v
 //!                         failed ----- intent to leave ---------> left      then, some day: reaped
+//!                              ^------ a later intent to join ------'
 //! ```
 //!
 //! swim says who lives. Intents say what was meant by it: they carry a time of the members' clock, and of two intents
-//! about one member the later one counts, in whichever order they arrive.
+//! about one member the later one counts, in whichever order they arrive. Of two at one time, the one to leave counts
+//! once the member is gone. (serf lets neither count then, nor a join of who left: parts of a pool that was cut in two
+//! may disagree for ever on whether a member failed or left.)
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -74,6 +77,22 @@ struct Record {
     gone_since: Option<Instant>,
     /// Whether it is forgotten as soon as it has left.
     prune: bool,
+}
+
+impl Record {
+    /// What it said about leaving is out of date. If it is gone, then not on purpose.
+    fn stays(&mut self) -> Option<Event> {
+        self.prune = false;
+        match self.member.status {
+            MemberStatus::Leaving => self.member.status = MemberStatus::Alive,
+            MemberStatus::Left => {
+                self.member.status = MemberStatus::Failed;
+                return Some((MemberChange::Failed, self.member.clone()));
+            }
+            MemberStatus::None | MemberStatus::Alive | MemberStatus::Failed => {}
+        }
+        None
+    }
 }
 
 /// An intent about a node that is not known yet.
@@ -198,21 +217,20 @@ impl Members {
         let Some(record) = self.records.get_mut(name) else {
             return self.remember(now, name, want, ltime);
         };
-        if ltime <= record.ltime {
+        let refutes = refutable == Some(name);
+        let wins_tie = matches!(want, Want::Leave { .. })
+            && (refutes || record.member.status == MemberStatus::Failed);
+        if ltime < record.ltime || (ltime == record.ltime && !wins_tie) {
             return Verdict::Old;
         }
-        let leaves = matches!(want, Want::Leave { .. });
-        if leaves && refutable == Some(name) {
+        let Want::Leave { prune } = want else {
+            record.ltime = ltime;
+            return Verdict::News(record.stays().into_iter().collect());
+        };
+        if refutes {
             return Verdict::Refute;
         }
         record.ltime = ltime;
-        let Want::Leave { prune } = want else {
-            if record.member.status == MemberStatus::Leaving {
-                record.member.status = MemberStatus::Alive;
-                record.prune = false;
-            }
-            return Verdict::News(Vec::new());
-        };
         record.prune |= prune;
         let mut events = Vec::new();
         match record.member.status {

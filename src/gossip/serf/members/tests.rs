@@ -104,9 +104,24 @@ fn the_later_intent_counts_in_whichever_order_they_come() {
     check(&steps, S::Alive, &[join]);
     let steps = [Lives, Wants(Want::Join, 4), Wants(LEAVE, 5)];
     check(&steps, S::Leaving, &[join]);
-    // An intent to join alone brings nobody back.
+}
+
+/// Somebody made it leave while it failed, but it came back since, and then was lost for good.
+#[test]
+fn who_joined_after_leaving_and_is_gone_has_failed() {
     let steps = [Lives, Wants(LEAVE, 3), Gone, Wants(Want::Join, 4)];
-    check(&steps, S::Left, &[join, C::Leave]);
+    check(&steps, S::Failed, &[C::Join, C::Leave, C::Failed]);
+    let steps = [Lives, Wants(LEAVE, 3), Gone, Wants(Want::Join, 3)];
+    check(&steps, S::Left, &[C::Join, C::Leave]);
+}
+
+#[test]
+fn at_one_time_the_intent_to_leave_counts_once_the_member_is_gone() {
+    let steps = [Lives, Wants(Want::Join, 3), Wants(LEAVE, 3)];
+    check(&steps, S::Alive, &[C::Join]);
+    let steps = [Lives, Wants(Want::Join, 3), Gone, Wants(LEAVE, 3)];
+    let mut members = check(&steps, S::Left, &[C::Join, C::Failed, C::Leave]);
+    assert_eq!(take(&mut members, Wants(LEAVE, 3)).0, Some(false));
 }
 
 #[test]
@@ -170,8 +185,10 @@ fn we_refute_that_we_leave() {
     members.joined(&node("x"));
     let mut say = |want, ltime, refutable| members.intent(start(), (&us, want), ltime, refutable);
     assert_eq!(say(Want::Join, 2, Some(&us)), Verdict::News(vec![]));
-    assert_eq!(say(LEAVE, 2, Some(&us)), Verdict::Old);
+    assert_eq!(say(LEAVE, 1, Some(&us)), Verdict::Old);
+    assert_eq!(say(LEAVE, 2, Some(&us)), Verdict::Refute);
     assert_eq!(say(LEAVE, 3, Some(&us)), Verdict::Refute);
+    assert_eq!(say(LEAVE, 2, None), Verdict::Old);
     assert_eq!(say(LEAVE, 3, None), Verdict::News(vec![]));
     assert_eq!(members.get(&us).unwrap().status, S::Leaving);
 }
