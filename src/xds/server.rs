@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::response::Response;
+use envoy_types::pb::envoy::service::status::v3::client_status_discovery_service_server::ClientStatusDiscoveryServiceServer;
 use futures_util::{Stream, StreamExt};
 use http::{HeaderValue, Request, StatusCode, header};
 use parking_lot::Mutex;
@@ -62,6 +63,8 @@ pub struct Settings {
     pub first_message: Duration,
     /// How fast one address may open streams.
     pub new_streams: Rate,
+    /// The largest answer of CSDS in bytes, see [`Csds::LIMIT`].
+    pub status_limit: usize,
 }
 
 impl Default for Settings {
@@ -72,6 +75,7 @@ impl Default for Settings {
             message_limit: 16 * 1024 * 1024,
             first_message: Duration::from_secs(30),
             new_streams: Rate::default(),
+            status_limit: Csds::LIMIT,
         }
     }
 }
@@ -139,9 +143,13 @@ impl<S: Source> Server<S> {
             reporter.set_service_status(name, serving).await;
         }
         *routes.axum_router_mut() = reflection::add(router, names);
+        let csds = Csds::new(
+            Arc::clone(&self.shared.registry),
+            self.shared.settings.status_limit,
+        );
         routes
             .add_service(health)
-            .add_service(Csds::service(Arc::clone(&self.shared.registry)))
+            .add_service(ClientStatusDiscoveryServiceServer::new(csds))
     }
 }
 

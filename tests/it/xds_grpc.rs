@@ -1,6 +1,7 @@
 //! xDS over real gRPC, from the outside.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // Test code: a failed step should stop the test.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossway::proto::crossway::v1::SyncState;
@@ -13,15 +14,19 @@ use crossway::proto::envoy::service::discovery::v3::{
 };
 use crossway::proto::envoy::service::endpoint::v3::endpoint_discovery_service_client::EndpointDiscoveryServiceClient;
 use crossway::proto::envoy::service::status::v3::client_status_discovery_service_client::ClientStatusDiscoveryServiceClient;
+use crossway::proto::envoy::service::status::v3::client_status_discovery_service_server::ClientStatusDiscoveryService;
 use crossway::proto::envoy::service::status::v3::{ClientStatusRequest, ConfigStatus};
+use crossway::proto::envoy::r#type::matcher::v3::string_matcher::MatchPattern;
+use crossway::proto::envoy::r#type::matcher::v3::{NodeMatcher, StringMatcher};
 use crossway::proto::envoy::r#type::v3::SemanticVersion;
 use crossway::testing::xds::{Registered, key};
 use crossway::xds::admission::Rate;
+use crossway::xds::csds::Csds;
 use crossway::xds::life::Patience;
 use crossway::xds::registry::{Now, StreamEvent};
 use crossway::xds::resources::{ProxyResources, ResourceType};
 use crossway::xds::server::Settings;
-use tonic::Code;
+use tonic::{Code, IntoRequest};
 
 use crate::support::xds::{
     DeltaClient, SOON, XdsServer, cluster, endpoints, gateway, listener, names, node,
@@ -520,6 +525,81 @@ async fn streams_are_independent() {
     assert_eq!(names(&response), ["default:127.0.0.1:8445"]);
     assert_eq!(response.removed_resources, ["default:127.0.0.1:8444"]);
     one.silence(Duration::from_millis(200)).await;
+}
+
+/// An answer about all streams is built beside them, has a bound, and shows each client the whole truth.
+#[tokio::test]
+async fn the_status_of_many_streams_is_bounded_and_holds_up_nobody() {
+    const STREAMS: usize = 40;
+    let limit = 300_000;
+    let server = XdsServer::start(Settings {
+        status_limit: limit,
+        ..Settings::default()
+    })
+    .await;
+    let names: Vec<String> = (0..50).map(|n| format!("s{n}.dc1")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut clients = Vec::new();
+    for n in 0..STREAMS {
+        let id = format!("gw-{n}");
+        server
+            .source
+            .ready(key("host-1", &id), gateway(8443, &names));
+        clients.push(synced(&server, &id).await);
+    }
+    let csds = Csds::new(Arc::clone(server.server.registry()), limit);
+    let everything = ClientStatusRequest::default();
+    // One step of this thread must not build it.
+    let mut answer = std::pin::pin!(csds.fetch_client_status(everything.clone().into_request()));
+    assert!(futures_util::poll!(answer.as_mut()).is_pending());
+    let refused = answer.await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert!(
+        refused
+            .message()
+            .contains("300000 bytes: choose clients with node_matchers"),
+        "{refused}"
+    );
+    let one = ClientStatusRequest {
+        node_matchers: vec![NodeMatcher {
+            node_id: Some(StringMatcher {
+                match_pattern: Some(MatchPattern::Exact("gw-7".to_owned())),
+                ..Default::default()
+            }),
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let mut client = ClientStatusDiscoveryServiceClient::new(server.channel().await)
+        .max_decoding_message_size(2 * limit);
+    let answer = client.fetch_client_status(one).await.unwrap().into_inner();
+    assert_eq!(answer.config.len(), 1);
+    assert_eq!(
+        answer.config[0].generic_xds_configs.len(),
+        2 * names.len() + 1
+    );
+    assert!(
+        answer.config[0]
+            .generic_xds_configs
+            .iter()
+            .all(|one| one.xds_config.is_some())
+    );
+    let csds = Csds::new(Arc::clone(server.server.registry()), Csds::LIMIT);
+    let all = csds
+        .fetch_client_status(everything.into_request())
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!(all.config.len(), STREAMS);
+    // Somebody who hangs up makes room for the next.
+    for _ in 0..3 {
+        let mut answer =
+            std::pin::pin!(csds.fetch_client_status(ClientStatusRequest::default().into_request()));
+        assert!(futures_util::poll!(answer.as_mut()).is_pending());
+    }
+    csds.fetch_client_status(ClientStatusRequest::default().into_request())
+        .await
+        .unwrap();
 }
 
 /// Memory and time of many streams in this one process, clients included. Run by hand: `cargo test --release --test it
