@@ -133,6 +133,9 @@ impl App {
                 http_connections: ClientLimit::new(
                     config.limits.http_max_conns_per_client as usize,
                 ),
+                grpc_connections: ClientLimit::new(
+                    config.limits.grpc_max_conns_per_client as usize,
+                ),
                 own: watch::Sender::new(settings::own_server(config, id)),
                 entries: watch::Sender::new(Arc::new(entries)),
                 local,
@@ -300,7 +303,10 @@ impl App {
         let events = tasks::forward_proxy_events(server.registry().events(), sender.clone());
         self.spawn("proxy-events", tasks::until(self.shutdown.clone(), events));
         let (tls, stop) = (self.knobs.tls.clone(), self.shutdown.clone());
-        let connections = grpc.accept(&tls, &stop, &mut |task| self.spawn("grpc-listener", task));
+        let limit = self.knobs.grpc_connections.clone();
+        let connections = grpc.accept(&tls, &limit, &stop, &mut |task| {
+            self.spawn("grpc-listener", task);
+        });
         self.spawn("grpc", async move {
             if let Err(error) = xds::server::serve(routes, connections, stop).await {
                 warn!(%error, "the gRPC server ended");

@@ -119,7 +119,7 @@ impl Server {
             .tempdir_in(base())
             .unwrap();
         let ports: Vec<u16> = (0..5).map(|_| free_port()).collect();
-        let config = serde_json::json!({
+        let mut config = serde_json::json!({
             "node_name": "s1", "datacenter": "dc1", "bind_addr": "127.0.0.1", "client_addr": "127.0.0.1",
             "server": true, "bootstrap": true, "data_dir": dir.path().join("data"), "log_level": "WARN",
             "disable_update_check": true,
@@ -129,6 +129,9 @@ impl Server {
             "limits": {"http_max_conns_per_client": 12000, "rpc_max_conns_per_client": 12000},
             "performance": performance,
         });
+        if kind == Kind::Crossway {
+            config["limits"]["grpc_max_conns_per_client"] = 12000.into(); // Consul does not know it.
+        }
         std::fs::write(dir.path().join("server.json"), config.to_string()).unwrap();
         Self {
             kind,

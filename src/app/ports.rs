@@ -3,6 +3,8 @@
 use crate::config::settings::Addresses;
 use crate::config::settings::ListenAddr;
 use crate::net;
+use crate::net::ClientLimit;
+use crate::net::Place;
 use crate::net::Stream;
 use crate::net::Tls;
 use crate::telemetry::Quiet;
@@ -81,19 +83,26 @@ impl Grpc {
     pub(super) fn accept(
         self,
         tls: &Arc<Tls>,
+        limit: &ClientLimit,
         stop: &CancellationToken,
         spawn: &mut dyn FnMut(BoxFuture<'static, ()>),
     ) -> impl stream::Stream<Item = (Stream, SocketAddr)> + use<> {
         let (sender, receiver) = mpsc::channel(WAITING);
+        let quiet = Arc::new(Quiet::default());
         let plain = self.plain.into_iter().map(|listener| (listener, None));
         let tls = self
             .tls
             .into_iter()
             .map(|listener| (listener, Some(tls.clone())));
         for (listener, tls) in plain.chain(tls) {
+            let door = Door {
+                tls,
+                limit: limit.clone(),
+                quiet: quiet.clone(),
+            };
             spawn(Box::pin(accept(
                 listener,
-                tls,
+                Arc::new(door),
                 sender.clone(),
                 stop.clone(),
             )));
@@ -102,14 +111,20 @@ impl Grpc {
     }
 }
 
+/// What a connection passes on its way in.
+struct Door {
+    tls: Option<Arc<Tls>>,
+    limit: ClientLimit,
+    quiet: Arc<Quiet>,
+}
+
 async fn accept(
     listener: TcpListener,
-    tls: Option<Arc<Tls>>,
+    door: Arc<Door>,
     ready: mpsc::Sender<(Stream, SocketAddr)>,
     stop: CancellationToken,
 ) {
     let mut handshakes = JoinSet::new();
-    let quiet = Arc::new(Quiet::default());
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -118,16 +133,20 @@ async fn accept(
         };
         match accepted {
             Ok((tcp, peer)) => {
-                let (tls, ready, quiet) = (tls.clone(), ready.clone(), quiet.clone());
+                let Some(place) = door.admit(peer) else {
+                    continue;
+                };
+                let (door, ready) = (door.clone(), ready.clone());
                 handshakes.spawn(async move {
-                    if let Some(stream) = open(tcp, peer, tls, &quiet).await {
+                    if let Some(mut stream) = door.open(tcp, peer).await {
+                        stream.keep(Box::new(place));
                         let _ = ready.send((stream, peer)).await; // Nobody takes it when the server stops.
                     }
                 });
             }
             Err(error) => {
                 let own = IpAddr::from(Ipv4Addr::UNSPECIFIED);
-                if let Some(unsaid) = quiet.speak(now(), own, "accept") {
+                if let Some(unsaid) = door.quiet.speak(now(), own, "accept") {
                     warn!(%error, unsaid, "cannot accept gRPC connections; are there too many open files?");
                 }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -136,32 +155,46 @@ async fn accept(
     }
 }
 
-async fn open(
-    tcp: TcpStream,
-    peer: SocketAddr,
-    tls: Option<Arc<Tls>>,
-    quiet: &Quiet,
-) -> Option<Stream> {
-    if let Err(error) = Stream::tune(&tcp) {
-        debug!(%peer, %error, "socket options could not be set");
-    }
-    let Some(tls) = tls else {
-        return Some(Stream::plain(tcp));
-    };
-    let handshake = Stream::accept_tls(tcp, tls.grpc_server()?);
-    let error = match tokio::time::timeout(HANDSHAKE, handshake).await {
-        Ok(Ok(stream)) => return Some(stream),
-        Ok(Err(error)) if error.kind() == ErrorKind::UnexpectedEof => {
-            debug!(%peer, "gRPC: the client closed the connection before TLS was set up");
-            return None; // A port probe, or a health check of a load balancer.
+impl Door {
+    /// A place for one more connection; without one it is closed without a word, as on the RPC port.
+    fn admit(&self, peer: SocketAddr) -> Option<Place> {
+        let address = peer.ip().to_canonical();
+        let place = self.limit.admit(address);
+        if place.is_none() {
+            metrics::counter!("crossway.xds.refused_connections").increment(1);
+            if let Some(unsaid) = self.quiet.speak(now(), address, "limit") {
+                warn!(
+                    client = %address,
+                    unsaid,
+                    "gRPC connection refused: the address has as many as limits.grpc_max_conns_per_client allows"
+                );
+            }
         }
-        Ok(Err(error)) => net::describe_handshake(&error),
-        Err(_) => format!("it was not done within {HANDSHAKE:?}"),
-    };
-    if let Some(unsaid) = quiet.speak(now(), peer.ip(), &error) {
-        warn!(%peer, error, unsaid, "gRPC connection refused: TLS handshake failed");
+        place
     }
-    None
+
+    async fn open(&self, tcp: TcpStream, peer: SocketAddr) -> Option<Stream> {
+        if let Err(error) = Stream::tune(&tcp) {
+            debug!(%peer, %error, "socket options could not be set");
+        }
+        let Some(tls) = &self.tls else {
+            return Some(Stream::plain(tcp));
+        };
+        let handshake = Stream::accept_tls(tcp, tls.grpc_server()?);
+        let error = match tokio::time::timeout(HANDSHAKE, handshake).await {
+            Ok(Ok(stream)) => return Some(stream),
+            Ok(Err(error)) if error.kind() == ErrorKind::UnexpectedEof => {
+                debug!(%peer, "gRPC: the client closed the connection before TLS was set up");
+                return None; // A port probe, or a health check of a load balancer.
+            }
+            Ok(Err(error)) => net::describe_handshake(&error),
+            Err(_) => format!("it was not done within {HANDSHAKE:?}"),
+        };
+        if let Some(unsaid) = self.quiet.speak(now(), peer.ip(), &error) {
+            warn!(%peer, error, unsaid, "gRPC connection refused: TLS handshake failed");
+        }
+        None
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]

@@ -22,6 +22,7 @@ pub(super) struct Knobs {
     pub(super) https: Option<watch::Sender<Arc<ServerConfig>>>,
     pub(super) rpc_limits: Arc<ArcSwap<rpc::Limits>>,
     pub(super) http_connections: ClientLimit,
+    pub(super) grpc_connections: ClientLimit,
     pub(super) own: watch::Sender<OwnServer>,
     pub(super) entries: watch::Sender<Arc<Vec<ConfigEntry>>>,
     pub(super) local: Local,
@@ -55,6 +56,8 @@ impl Knobs {
         });
         self.http_connections
             .set(config.limits.http_max_conns_per_client as usize);
+        self.grpc_connections
+            .set(config.limits.grpc_max_conns_per_client as usize);
         self.metrics.set_filter(&(&config.telemetry).into());
         self.own
             .send_modify(|own| own.meta.clone_from(&config.identity.node_meta));

@@ -270,6 +270,7 @@ fn limits(s: &Settings) -> Limits {
         rpc_max_conns_per_client: s.uint("limits.rpc_max_conns_per_client"),
         https_handshake_timeout: s.duration("limits.https_handshake_timeout"),
         http_max_conns_per_client: s.uint("limits.http_max_conns_per_client"),
+        grpc_max_conns_per_client: s.uint("limits.grpc_max_conns_per_client"),
         kv_max_value_size: s.uint("limits.kv_max_value_size"),
         txn_max_req_len: s.uint("limits.txn_max_req_len"),
         default_query_time: s.duration("default_query_time"),

@@ -172,6 +172,8 @@ pub struct Limits {
     pub https_handshake_timeout: Duration,
     /// Connections to the HTTP ports per client address; 0 is without limit.
     pub http_max_conns_per_client: u32,
+    /// Connections to the gRPC ports per client address; 0 is without limit. Our own key: Consul does not bound them.
+    pub grpc_max_conns_per_client: u32,
     /// Largest value of one key, in bytes.
     pub kv_max_value_size: u64,
     /// Largest transaction request, in bytes.

@@ -155,6 +155,7 @@ pub static KEYS: &[Key] = &[
     int("limits.rpc_max_conns_per_client", "100").bounds(Bounds::AtLeast(0)).reloads(),
     time("limits.https_handshake_timeout", "5s"),
     int("limits.http_max_conns_per_client", "200").bounds(Bounds::AtLeast(0)).reloads(),
+    int("limits.grpc_max_conns_per_client", "1000").bounds(Bounds::AtLeast(0)).reloads(),
     int("limits.kv_max_value_size", "524288").bounds(Bounds::AtLeast(1)),
     int("limits.txn_max_req_len", "524288").bounds(Bounds::AtLeast(1)).later(),
     time("default_query_time", "300s"),

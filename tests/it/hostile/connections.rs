@@ -202,7 +202,7 @@ fn idle_connections_cost_little_and_are_given_back() {
 #[test]
 fn too_many_connections_of_one_address_are_refused_and_told_once() {
     let server = Server::start(&json!({
-        "limits": {"http_max_conns_per_client": 20, "rpc_max_conns_per_client": 10},
+        "limits": {"http_max_conns_per_client": 20, "rpc_max_conns_per_client": 10, "grpc_max_conns_per_client": 15},
     }));
     let mut open: Vec<_> = (0..20)
         .map(|_| connect_from(0, (server.address, 8500).into()))
@@ -221,7 +221,24 @@ fn too_many_connections_of_one_address_are_refused_and_told_once() {
         let mut refused = connect_from(0, (server.address, 8300).into());
         until_closed(&mut refused);
     }
-    for key in ["http_max_conns_per_client", "rpc_max_conns_per_client"] {
+    // The gRPC ports share one limit; over TLS the refusal comes before the handshake.
+    open.extend((0..15).map(|_| {
+        let mut stream = connect_from(0, (server.address, 8502).into());
+        let greeting = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+        stream.write_all(greeting).unwrap();
+        stream.read_exact(&mut [0; 9]).unwrap(); // It is served.
+        stream
+    }));
+    for port in [8502, 8503] {
+        for _ in 0..15 {
+            until_closed(&mut connect_from(0, (server.address, port).into()));
+        }
+    }
+    for key in [
+        "limits.http_max_conns_per_client",
+        "limits.rpc_max_conns_per_client",
+        "limits.grpc_max_conns_per_client",
+    ] {
         let lines = server
             .log()
             .lines()
