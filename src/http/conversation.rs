@@ -1,13 +1,13 @@
 //! What one connection is doing: whether requests are under way, and when the client's end is believed.
 
+use crate::net::Reading;
 use std::io;
-use std::io::IoSlice;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::Sleep;
 
 /// How long a client that has said its last word may still wait for its answer. After that it has most likely gone, and
@@ -43,71 +43,40 @@ impl Drop for UnderWay {
 
 /// Tells of the client's end only when no request is under way, or after a moment: a client may close its side once it has
 /// asked (`nc -N`, some probes) and listen on.
-pub(crate) struct HalfClosed<S> {
-    io: S,
+pub(crate) struct LastWord {
     conversation: Conversation,
     ended: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> HalfClosed<S> {
-    pub(crate) fn new(io: S, conversation: Conversation) -> Self {
+impl LastWord {
+    /// Of a stream on which this is said.
+    pub(crate) fn new(conversation: Conversation) -> Self {
         Self {
-            io,
             conversation,
             ended: None,
         }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for HalfClosed<S> {
+impl Reading for LastWord {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        &mut self,
+        io: Pin<&mut impl AsyncRead>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let this = &mut *self;
-        if this.ended.is_none() {
+        if self.ended.is_none() {
             let before = buffer.filled().len();
-            ready!(Pin::new(&mut this.io).poll_read(cx, buffer))?;
+            ready!(io.poll_read(cx, buffer))?;
             if buffer.filled().len() > before || buffer.remaining() == 0 {
                 return Poll::Ready(Ok(()));
             }
         }
-        if this.conversation.is_idle() {
+        if self.conversation.is_idle() {
             return Poll::Ready(Ok(()));
         }
         let listens = || Box::pin(tokio::time::sleep(LISTENS));
-        let ended = this.ended.get_or_insert_with(listens);
+        let ended = self.ended.get_or_insert_with(listens);
         ended.as_mut().poll(cx).map(Ok)
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for HalfClosed<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
     }
 }

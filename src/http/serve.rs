@@ -1,13 +1,13 @@
 //! Listeners and connections: limits, TLS and orderly ends.
 
 use crate::api::Api;
-use crate::http::conversation::{Conversation, HalfClosed};
+use crate::http::conversation::{Conversation, LastWord};
 use crate::http::request::Query;
 use crate::http::routes;
 use crate::http::service::{BODY_TIMEOUT, Service};
 use crate::http::table::Route;
 use crate::net;
-use crate::net::{ClientLimit, Place};
+use crate::net::{ClientLimit, Place, ReadBy};
 use crate::telemetry::Quiet;
 use bytes::Bytes;
 use http::HeaderMap;
@@ -206,7 +206,7 @@ impl Server {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let conversation = Conversation::default();
-        let stream = HalfClosed::new(stream, conversation.clone());
+        let stream = ReadBy::new(LastWord::new(conversation.clone()), stream);
         let service = service_fn(|request| {
             let under_way = conversation.begin();
             let answer = respond(self.service.clone(), request, remote, stop.clone());

@@ -1,9 +1,7 @@
 //! The gRPC services: aggregated and single-type discovery, CSDS, health and reflection.
 
 use std::convert::Infallible;
-use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -13,11 +11,10 @@ use envoy_types::pb::envoy::service::status::v3::client_status_discovery_service
 use futures_util::{Stream, StreamExt};
 use http::{HeaderValue, Request, StatusCode, header};
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic::service::Routes;
-use tonic::transport::server::Connected;
 use tower::Service;
 
 use crate::xds::admission::{Admission, Rate};
@@ -26,12 +23,20 @@ use crate::xds::life::Patience;
 use crate::xds::reflection;
 use crate::xds::registry::Registry;
 use crate::xds::resources::ResourceType;
+use crate::xds::server::connection::{Connection, Watched};
 use crate::xds::session::Protocol;
 use crate::xds::source::Source;
 use crate::xds::stream::{Purpose, StreamBody, now};
 
+pub(crate) use connection::{OwedBy, Peer};
+
+mod connection;
+
 /// Pause between two looks at a state that changes all the time. The first change after a quiet time does not wait.
 pub const HOLD_OFF: Duration = Duration::from_millis(50);
+
+/// How long a client may take to make room for 16 KiB of a response, unless set otherwise.
+const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -40,11 +45,6 @@ const MAX_STREAMS_PER_CONNECTION: u32 = 2048;
 const STREAM_WINDOW: u32 = 64 * 1024;
 const CONNECTION_WINDOW: u32 = 256 * 1024;
 const MAX_HEADER_LIST: u32 = 16 * 1024;
-
-/// HTTP/2 connections begin with so many bytes of the client (RFC 9113, 3.4); keepalive begins after them only.
-const PREFACE_LEN: usize = 24;
-/// How long a client may take for them.
-const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long clients may take to close their connections at the end, when all streams have ended already.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -65,6 +65,8 @@ pub struct Settings {
     pub new_streams: Rate,
     /// The largest answer of CSDS in bytes, see [`Csds::LIMIT`].
     pub status_limit: usize,
+    /// How long a client may take to make room for 16 KiB of a response.
+    pub send_timeout: Duration,
 }
 
 impl Default for Settings {
@@ -76,6 +78,7 @@ impl Default for Settings {
             first_message: Duration::from_secs(30),
             new_streams: Rate::default(),
             status_limit: Csds::LIMIT,
+            send_timeout: SEND_TIMEOUT,
         }
     }
 }
@@ -257,9 +260,13 @@ impl<S: Source> Endpoint<S> {
             let text = format!("{} has no method {method:?}", self.service.name);
             return framed(StreamBody::refused(Status::unimplemented(text)));
         };
-        let peer = request.extensions().get::<PeerAddress>().map(|peer| peer.0);
-        if let Some(peer) = peer
-            && !self.shared.admission.lock().admit(peer.ip(), now().instant)
+        let peer = request.extensions().get::<Peer>().cloned();
+        if let Some(peer) = &peer
+            && !self
+                .shared
+                .admission
+                .lock()
+                .admit(peer.address.ip(), now().instant)
         {
             let text = "too many new streams from this address, try again later";
             return framed(StreamBody::refused(Status::resource_exhausted(text)));
@@ -307,7 +314,8 @@ pub async fn serve<IO>(
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let connections = connections.map(|(io, peer)| Ok::<_, Infallible>(Connection::new(io, peer)));
+    let connections =
+        connections.map(|(io, peer)| Ok::<_, Infallible>(Connection::new(Watched::new(peer), io)));
     let goodbye = async {
         shutdown.cancelled().await;
         tokio::time::sleep(GOODBYE).await;
@@ -324,94 +332,5 @@ where
     tokio::select! {
         ended = served => ended,
         () = goodbye => Ok(()),
-    }
-}
-
-/// The address of the other end, as the services see it.
-#[derive(Clone, Copy, Debug)]
-struct PeerAddress(SocketAddr);
-
-/// A connection that knows its other end, and fails if the other end says nothing.
-struct Connection<IO> {
-    io: IO,
-    peer: SocketAddr,
-    greeting: Option<Greeting>,
-}
-
-/// The wait for the client's preface.
-struct Greeting {
-    missing: usize,
-    deadline: Pin<Box<tokio::time::Sleep>>,
-}
-
-impl<IO> Connection<IO> {
-    fn new(io: IO, peer: SocketAddr) -> Self {
-        let greeting = Some(Greeting {
-            missing: PREFACE_LEN,
-            deadline: Box::pin(tokio::time::sleep(PREFACE_TIMEOUT)),
-        });
-        Self { io, peer, greeting }
-    }
-}
-
-impl<IO> Connected for Connection<IO> {
-    type ConnectInfo = PeerAddress;
-
-    fn connect_info(&self) -> PeerAddress {
-        PeerAddress(self.peer)
-    }
-}
-
-impl<IO: AsyncRead + Unpin> AsyncRead for Connection<IO> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = &mut *self;
-        let before = buffer.filled().len();
-        let read = Pin::new(&mut this.io).poll_read(cx, buffer);
-        let Some(greeting) = &mut this.greeting else {
-            return read;
-        };
-        if read.is_pending() && greeting.deadline.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-        }
-        let got = buffer.filled().len().saturating_sub(before);
-        greeting.missing = greeting.missing.saturating_sub(got);
-        if greeting.missing == 0 {
-            this.greeting = None;
-        }
-        read
-    }
-}
-
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Connection<IO> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
     }
 }

@@ -28,7 +28,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         &["model", "gossip", "store", "consensus", "router"],
     ),
     ("proxycfg", &["model", "store"]),
-    ("xds", &["model", "proto", "store", "proxycfg"]),
+    ("xds", &["model", "proto", "net", "store", "proxycfg"]),
     (
         "api",
         &[

@@ -527,6 +527,35 @@ async fn streams_are_independent() {
     one.silence(Duration::from_millis(200)).await;
 }
 
+/// A client that answers pings but makes no room for responses is let go, whatever its neighbours do.
+#[tokio::test]
+async fn a_client_that_reads_nothing_is_let_go() {
+    let server = XdsServer::start(Settings {
+        send_timeout: Duration::from_millis(300),
+        ..Settings::default()
+    })
+    .await;
+    let many: Vec<String> = (0..2000).map(|n| format!("s{n}.dc1")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let small = gateway(8443, &["a.dc1"]);
+    server.source.ready(key("host-1", "gw"), small.clone());
+    server
+        .source
+        .ready(key("host-1", "deaf"), gateway(8443, &many));
+    let mut good = synced(&server, "gw").await;
+    let mut deaf = server.delta("deaf").await;
+    deaf.subscribe(CDS, &[]);
+    let streams = || server.server.registry().streams().len();
+    eventually("both are here", || streams() == 2).await;
+    eventually("the deaf one is gone", || streams() == 1).await;
+    // The other one has had nothing to take for longer than that, and lives.
+    let mut next = small;
+    next.endpoints.put(endpoints("a.dc1", 4711));
+    server.source.ready(key("host-1", "gw"), next);
+    assert_eq!(names(&good.accept(EDS).await), ["a.dc1"]);
+    drop(deaf);
+}
+
 /// An answer about all streams is built beside them, has a bound, and shows each client the whole truth.
 #[tokio::test]
 async fn the_status_of_many_streams_is_bounded_and_holds_up_nobody() {

@@ -1,10 +1,10 @@
 //! The bytes of one stream: requests out of the request body, pieces of responses into the response body.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -16,17 +16,22 @@ use prost::Message;
 use tonic::Status;
 
 use crate::xds::frame::{Deframer, FrameError};
-use crate::xds::server::Shared;
+use crate::xds::server::{OwedBy, Peer, Shared};
 use crate::xds::session::{Protocol, Request};
 use crate::xds::source::Source;
-use crate::xds::stream::{Purpose, drive};
+use crate::xds::stream::{Purpose, drive, now};
 use crate::xds::wire::{DeltaRequest, SotwRequest};
+
+/// Bytes that are handed out at a time: a frame of HTTP/2.
+const PART: usize = 16 * 1024;
 
 /// The response body of one stream.
 pub(crate) struct StreamBody {
     driver: Option<Pin<Box<dyn Future<Output = Status> + Send>>>,
     queue: Queue,
     status: Option<Status>,
+    /// Where to note what the client is given, and how long it may take to make room for more.
+    owed: Option<(OwedBy, Duration)>,
 }
 
 pub(super) type Queue = Arc<Mutex<VecDeque<Bytes>>>;
@@ -36,9 +41,12 @@ impl StreamBody {
     pub(crate) fn new<S: Source>(
         shared: Arc<Shared<S>>,
         purpose: Purpose,
-        peer: Option<SocketAddr>,
+        peer: Option<Peer>,
         body: axum::body::Body,
     ) -> Self {
+        let owed = peer.as_ref().map(|peer| peer.owed.stream());
+        let owed = owed.map(|owed| (owed, shared.settings.send_timeout));
+        let peer = peer.map(|peer| peer.address);
         let queue = Queue::default();
         let inbound = Inbound {
             body,
@@ -50,6 +58,7 @@ impl StreamBody {
             driver: Some(Box::pin(driver)),
             queue,
             status: None,
+            owed,
         }
     }
 
@@ -59,6 +68,7 @@ impl StreamBody {
             driver: None,
             queue: Queue::default(),
             status: Some(status),
+            owed: None,
         }
     }
 }
@@ -71,9 +81,17 @@ impl http_body::Body for StreamBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        // There was room for what was handed out last.
+        if let Some((owed, _)) = &self.owed {
+            owed.settled();
+        }
         loop {
-            if let Some(piece) = self.queue.lock().pop_front() {
-                return Poll::Ready(Some(Ok(Frame::data(piece))));
+            let part = next_part(&mut self.queue.lock());
+            if let Some(part) = part {
+                if let Some((owed, patience)) = &self.owed {
+                    owed.until(now().instant + *patience);
+                }
+                return Poll::Ready(Some(Ok(Frame::data(part))));
             }
             if let Some(status) = self.status.take() {
                 return Poll::Ready(Some(trailers(&status).map(Frame::trailers)));
@@ -91,6 +109,18 @@ impl http_body::Body for StreamBody {
             }
         }
     }
+}
+
+/// The next part of what is to be sent. Long pieces go in parts: HTTP/2 takes what it is given whatever the client has room
+/// for, and asks for more only when there is room.
+fn next_part(queue: &mut VecDeque<Bytes>) -> Option<Bytes> {
+    let mut piece = queue.pop_front()?;
+    if piece.len() > PART {
+        let part = piece.split_to(PART);
+        queue.push_front(piece);
+        return Some(part);
+    }
+    Some(piece)
 }
 
 /// The trailers that end a stream.

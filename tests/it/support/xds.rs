@@ -41,6 +41,9 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
+/// How many bytes a client takes without being asked whether it wants more.
+const WINDOW: u32 = 65_535;
+
 /// How long a test waits for something that must happen.
 pub(crate) const SOON: Duration = Duration::from_secs(5);
 
@@ -76,6 +79,10 @@ impl XdsServer {
 
     pub(crate) async fn channel(&self) -> Channel {
         let endpoint = Channel::from_shared(format!("http://{}", self.address)).unwrap();
+        // As small as Envoy's are large, so that clients that do not read are noticed.
+        let endpoint = endpoint
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW);
         endpoint.connect().await.unwrap()
     }
 
