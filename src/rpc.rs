@@ -12,6 +12,7 @@
 //! name means, without any I/O. Nothing here knows a method by name (but for the two that a peer without a
 //! certificate may call), nor what a body means.
 
+mod budget;
 pub mod client;
 pub mod dial;
 pub mod error;
@@ -51,6 +52,12 @@ use crate::net::PeerIdentity;
 
 /// Largest msgpack value a peer may send in one request or reply, in bytes.
 pub const MAX_BODY: usize = 64 * 1024 * 1024;
+
+/// Bytes of requests that one address may have under way, in sum: four of the largest.
+pub const MAX_HELD_PER_CLIENT: usize = 4 * MAX_BODY;
+
+/// As [`MAX_HELD_PER_CLIENT`], for a local mesh gateway: all other datacenters come through it.
+pub const MAX_HELD_PER_GATEWAY: usize = 16 * MAX_BODY;
 
 /// Yamux streams that may be open on one connection. A client agent has one per blocking query.
 const MAX_STREAMS: usize = 4096;

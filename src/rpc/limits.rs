@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::rpc::{MAX_HELD_PER_CLIENT, MAX_HELD_PER_GATEWAY};
+
 /// What bounds a client of the RPC port; can change while the server runs.
 #[derive(Debug, Clone)]
 pub struct Limits {
@@ -13,6 +15,10 @@ pub struct Limits {
     pub max_conns_per_client: usize,
     /// Connections from one local mesh gateway, through which all other datacenters come; zero is no limit.
     pub max_conns_per_gateway: usize,
+    /// Bytes of requests under way of one address in sum; zero is no limit.
+    pub max_held_per_client: usize,
+    /// Bytes of requests under way of one local mesh gateway in sum; zero is no limit.
+    pub max_held_per_gateway: usize,
     /// Addresses of the local mesh gateways.
     pub gateways: HashSet<IpAddr>,
 }
@@ -24,12 +30,23 @@ impl Default for Limits {
             handshake_timeout: Duration::from_secs(5),
             max_conns_per_client: 100,
             max_conns_per_gateway: 10_000,
+            max_held_per_client: MAX_HELD_PER_CLIENT,
+            max_held_per_gateway: MAX_HELD_PER_GATEWAY,
             gateways: HashSet::new(),
         }
     }
 }
 
 impl Limits {
+    /// The bytes of requests that `address` may have under way; zero is no limit.
+    pub(super) fn held(&self, address: IpAddr) -> usize {
+        if self.gateways.contains(&address) {
+            self.max_held_per_gateway
+        } else {
+            self.max_held_per_client
+        }
+    }
+
     /// The number of connections `address` may have, and the name of that limit; zero is no limit.
     pub(super) fn of(&self, address: IpAddr) -> (usize, &'static str) {
         if self.gateways.contains(&address) {

@@ -24,6 +24,7 @@ use crate::net::describe_handshake;
 use crate::rpc::CallContext;
 use crate::rpc::Handler;
 use crate::rpc::Transport;
+use crate::rpc::budget::Budget;
 use crate::rpc::route;
 use crate::rpc::route::ByteRules;
 use crate::rpc::route::MAX_TYPE_BYTE;
@@ -97,6 +98,7 @@ pub(super) struct Accepted {
     pub(super) tcp: TcpStream,
     pub(super) peer: SocketAddr,
     pub(super) place: Place,
+    pub(super) budget: Budget,
     /// For the first byte and for each TLS handshake.
     pub(super) handshake: Option<Duration>,
 }
@@ -105,6 +107,7 @@ pub(super) struct Accepted {
 struct Opened {
     stream: Stream,
     context: CallContext,
+    budget: Budget,
     handshake: Option<Duration>,
 }
 
@@ -122,6 +125,7 @@ impl<H: Handler> Mux<H> {
             tcp,
             peer,
             place,
+            budget,
             handshake,
         } = accepted;
         Stream::tune(&tcp)?;
@@ -138,7 +142,7 @@ impl<H: Handler> Mux<H> {
             None => (Stream::plain(tcp), Transport::Plain),
         };
         stream.keep(Box::new(place));
-        let opened = opened(stream, peer, transport, handshake);
+        let opened = opened(stream, (peer, transport), budget, handshake);
         if is_native {
             self.by_alpn(opened).await
         } else {
@@ -202,7 +206,7 @@ impl<H: Handler> Mux<H> {
         match route {
             Route::Single => {
                 let caller = self.caller(opened.context);
-                Ok(session::serve(opened.stream, caller).await?)
+                Ok(session::serve(opened.stream, caller, opened.budget).await?)
             }
             Route::Multi => self.multiplexed(opened).await,
             Route::Plug(protocol) => self.plug(protocol, opened).await,
@@ -243,7 +247,8 @@ impl<H: Handler> Mux<H> {
                     let Some(stream) = next.transpose()? else {
                         return Ok(());
                     };
-                    sessions.spawn(session::serve(stream.compat(), caller.clone()));
+                    let budget = opened.budget.clone();
+                    sessions.spawn(session::serve(stream.compat(), caller.clone(), budget));
                 }
                 Some(ended) = sessions.join_next() => {
                     if let Ok(Err(error)) = ended {
@@ -288,8 +293,8 @@ impl<H: Handler> Mux<H> {
 
 fn opened(
     stream: Stream,
-    peer: SocketAddr,
-    transport: Transport,
+    (peer, transport): (SocketAddr, Transport),
+    budget: Budget,
     handshake: Option<Duration>,
 ) -> Opened {
     let context = CallContext {
@@ -301,6 +306,7 @@ fn opened(
     Opened {
         stream,
         context,
+        budget,
         handshake,
     }
 }
@@ -311,13 +317,13 @@ async fn encrypt(
     config: Arc<rustls::ServerConfig>,
     transport: Transport,
 ) -> Result<Opened, ConnectionError> {
-    let (peer, handshake) = (opened.context.peer, opened.handshake);
+    let (peer, handshake, budget) = (opened.context.peer, opened.handshake, opened.budget);
     let (tcp, kept) = opened.stream.into_plain().map_err(|_| Refusal::InnerTls)?;
     let mut stream = tls(tcp, config, handshake).await?;
     if let Some(kept) = kept {
         stream.keep(kept);
     }
-    Ok(self::opened(stream, peer, transport, handshake))
+    Ok(self::opened(stream, (peer, transport), budget, handshake))
 }
 
 async fn tls(

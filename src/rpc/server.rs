@@ -18,6 +18,7 @@ use crate::hooks::Edition;
 use crate::net::Counter;
 use crate::net::Tls;
 use crate::rpc::Handler;
+use crate::rpc::budget::{Budget, Budgets};
 use crate::rpc::limits::Limits;
 use crate::rpc::mux::Accepted;
 use crate::rpc::mux::ConnectionError;
@@ -54,6 +55,7 @@ pub async fn serve<H: Handler>(
         handler,
     });
     let (counter, quiet) = (Counter::default(), Arc::new(Quiet::default()));
+    let mut budgets = Budgets::default();
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -65,7 +67,9 @@ pub async fn serve<H: Handler>(
             Ok((tcp, peer)) => {
                 metrics::counter!("consul.rpc.accept_conn").increment(1);
                 let limits = config.limits.load();
-                if let Some(accepted) = admit(tcp, peer, (&counter, &quiet), &limits) {
+                let address = peer.ip().to_canonical();
+                let budget = budgets.of(address, limits.held(address));
+                if let Some(accepted) = admit((tcp, peer, budget), (&counter, &quiet), &limits) {
                     let span = tracing::debug_span!("rpc", %peer);
                     let served = connection(mux.clone(), accepted, quiet.clone());
                     connections.spawn(served.instrument(span));
@@ -85,8 +89,7 @@ pub async fn serve<H: Handler>(
 
 /// Lets a connection in unless its address has enough of them; it is closed without a word then, as in Consul.
 fn admit(
-    tcp: TcpStream,
-    peer: SocketAddr,
+    (tcp, peer, budget): (TcpStream, SocketAddr, Budget),
     (counter, quiet): (&Counter, &Quiet),
     limits: &Limits,
 ) -> Option<Accepted> {
@@ -104,6 +107,7 @@ fn admit(
         tcp,
         peer,
         place,
+        budget,
         handshake: (!handshake.is_zero()).then_some(handshake),
     })
 }

@@ -15,11 +15,13 @@ use crate::codec;
 use crate::codec::FrameReader;
 use crate::codec::ReadError;
 use crate::hooks::Edition;
+use crate::net::ReadBy;
 use crate::rpc::CallContext;
 use crate::rpc::Handler;
 use crate::rpc::MAX_BODY;
 use crate::rpc::RpcError;
 use crate::rpc::Transport;
+use crate::rpc::budget::{Budget, Exceeded, Share};
 use crate::rpc::route::is_insecure_method;
 use crate::rpc::wire::EMPTY_BODY;
 use crate::rpc::wire::RequestHeader;
@@ -70,6 +72,8 @@ impl<H: Handler> Clone for Caller<H> {
 /// A call that was answered, one way or the other.
 struct Answer {
     header: RequestHeader,
+    /// Bytes of the request.
+    bytes: usize,
     result: Result<Bytes, RpcError>,
 }
 
@@ -77,15 +81,16 @@ struct Answer {
 #[derive(Default)]
 struct Requests {
     header: Option<RequestHeader>,
+    header_bytes: usize,
 }
 
 impl Requests {
-    /// The next whole request, or `None` when the stream ends. Dropping the future loses nothing.
+    /// The next whole request and its bytes, or `None` when the stream ends. Dropping the future loses nothing.
     async fn next(
         &mut self,
         reader: &mut FrameReader,
         stream: &mut (impl AsyncRead + Unpin),
-    ) -> Result<Option<(RequestHeader, Bytes)>, SessionError> {
+    ) -> Result<Option<(RequestHeader, Bytes, usize)>, SessionError> {
         if self.header.is_none() {
             let Some(bytes) = reader.next(stream).await? else {
                 return Ok(None);
@@ -93,31 +98,43 @@ impl Requests {
             if bytes.len() > MAX_HEADER {
                 return Err(SessionError::LongHeader(bytes.len()));
             }
+            self.header_bytes = bytes.len();
             self.header = Some(codec::from_slice(&bytes).map_err(SessionError::Header)?);
         }
         let Some(body) = reader.next(stream).await? else {
             return Err(ReadError::Io(std::io::ErrorKind::UnexpectedEof.into()).into());
         };
-        Ok(self.header.take().map(|header| (header, body)))
+        let bytes = self.header_bytes + body.len();
+        Ok(self.header.take().map(|header| (header, body, bytes)))
     }
 }
 
 /// Serves net/rpc on `stream` until the peer ends it. Calls run side by side, so one that waits for a change holds up
 /// no other; those that are under way when the stream ends are dropped.
 pub(super) async fn serve<H: Handler>(
-    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    stream: impl AsyncRead + AsyncWrite + Unpin,
     caller: Caller<H>,
+    budget: Budget,
 ) -> Result<(), SessionError> {
+    let mut stream = ReadBy::new(Share::new(budget), stream);
     let mut reader = FrameReader::new(MAX_BODY);
     let mut requests = Requests::default();
     let mut calls: JoinSet<Answer> = JoinSet::new();
     loop {
         let answer = tokio::select! {
             request = requests.next(&mut reader, &mut stream), if calls.len() < MAX_CALLS => {
-                let Some((header, body)) = request? else {
+                if let Some(exceeded) = stream.reading.exceeded() {
+                    tracing::warn!(peer = %caller.context.peer, %exceeded, "RPC stream closed");
+                    let header = request.ok().flatten().map(|(header, ..)| header);
+                    return match header.or(requests.header) {
+                        Some(header) => write_answer(&mut stream, refusal(header, exceeded)).await,
+                        None => Ok(()),
+                    };
+                }
+                let Some((header, body, bytes)) = request? else {
                     return Ok(());
                 };
-                calls.spawn(answer(caller.clone(), header, body));
+                calls.spawn(answer(caller.clone(), header, body, bytes));
                 continue;
             }
             Some(answer) = calls.join_next() => answer,
@@ -125,11 +142,21 @@ pub(super) async fn serve<H: Handler>(
         let Some(answer) = joined(answer) else {
             return Ok(());
         };
+        stream.reading.give_back(answer.bytes);
         let ends = matches!(&answer.result, Err(error) if error.ends_stream());
         write_answer(&mut stream, answer).await?;
         if ends {
             return Ok(());
         }
+    }
+}
+
+/// The answer to a request whose address has too many bytes here already.
+fn refusal(header: RequestHeader, exceeded: Exceeded) -> Answer {
+    Answer {
+        header,
+        bytes: 0,
+        result: Err(RpcError::Failed(exceeded.to_string())),
     }
 }
 
@@ -144,7 +171,12 @@ fn joined(answer: Result<Answer, JoinError>) -> Option<Answer> {
     }
 }
 
-async fn answer<H: Handler>(caller: Caller<H>, header: RequestHeader, body: Bytes) -> Answer {
+async fn answer<H: Handler>(
+    caller: Caller<H>,
+    header: RequestHeader,
+    body: Bytes,
+    bytes: usize,
+) -> Answer {
     let method = header.service_method.as_str();
     metrics::counter!("consul.rpc.request").increment(1);
     tracing::trace!(method, seq = header.seq, bytes = body.len(), "request");
@@ -161,7 +193,11 @@ async fn answer<H: Handler>(caller: Caller<H>, header: RequestHeader, body: Byte
         metrics::counter!("consul.rpc.request_error").increment(1);
         tracing::debug!(method, peer = %caller.context.peer, %error, "request failed");
     }
-    Answer { header, result }
+    Answer {
+        header,
+        bytes,
+        result,
+    }
 }
 
 /// What is refused before the handler sees it.

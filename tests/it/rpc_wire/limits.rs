@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use crossway::codec::Value;
 use crossway::net::Tls;
 use crossway::rpc::Limits;
 use rand::Rng;
@@ -14,6 +15,7 @@ use super::port::Lab;
 use super::port::Port;
 use super::port::Setup;
 use super::port::exchange;
+use super::port::request;
 use super::port::until_closed;
 
 fn with_limits(tls: Tls, limits: Limits) -> Port {
@@ -114,6 +116,53 @@ async fn an_address_has_so_many_connections_and_a_gateway_more() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn the_requests_of_an_address_are_bounded_in_sum() {
+    let limits = Limits {
+        max_held_per_client: 1000,
+        ..Limits::default()
+    };
+    let port = with_limits(Tls::disabled(), limits);
+    let body = |bytes: u16| {
+        let [high, low] = bytes.to_be_bytes();
+        let mut body = vec![0xda, high, low];
+        body.resize(3 + usize::from(bytes), b'x');
+        body
+    };
+    let mut waiting = port.connect().await;
+    waiting.write_all(&[0]).await.unwrap();
+    waiting
+        .write_all(&request("Test.Wait", 1, &body(700)))
+        .await
+        .unwrap();
+    port.until_waiting(1).await;
+    // Another connection of the same address. What is answered does not count any more.
+    let mut stream = port.connect().await;
+    stream.write_all(&[0]).await.unwrap();
+    for seq in 0..5 {
+        let (_, answer) = exchange(&mut stream, "Test.Echo", seq, &body(150))
+            .await
+            .unwrap();
+        assert_eq!(answer, Value::Raw(vec![b'x'; 150]));
+    }
+    let (header, _) = exchange(&mut stream, "Test.Echo", 9, &body(400))
+        .await
+        .unwrap();
+    let header = header.to_json().to_string();
+    assert!(
+        header.contains("have more than 1000 bytes; send fewer") && header.contains("Test.Echo"),
+        "{header}"
+    );
+    until_closed(&mut stream).await;
+    drop(waiting);
+    port.until_waiting(0).await;
+    let mut stream = port.connect().await;
+    stream.write_all(&[0]).await.unwrap();
+    exchange(&mut stream, "Test.Echo", 1, &body(800))
+        .await
+        .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
