@@ -93,7 +93,7 @@ pub struct ClientTls {
 /// Statistics given by flags.
 #[derive(Debug, Clone)]
 pub struct Stats {
-    /// Leave out the tag names of Consul before 1.9.
+    /// Leave out the tag names of Consul before 1.9: each is one more regular expression for every statistic.
     pub omit_deprecated_tags: bool,
     /// Port on 127.0.0.1 that answers Prometheus instead of Envoy itself.
     pub prometheus_backend_port: Option<u16>,
@@ -106,7 +106,7 @@ pub struct Stats {
 impl Default for Stats {
     fn default() -> Self {
         Self {
-            omit_deprecated_tags: false,
+            omit_deprecated_tags: true,
             prometheus_backend_port: None,
             prometheus_scrape_path: "/metrics".to_owned(),
             prometheus_tls: None,

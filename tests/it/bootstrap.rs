@@ -41,7 +41,11 @@ fn plain() -> Options {
             endpoints: vec![Endpoint::Ip("127.0.0.1:8502".parse().unwrap())],
             ..ControlPlane::default()
         },
-        stats: Stats::default(),
+        // The old names of tags, too.
+        stats: Stats {
+            omit_deprecated_tags: false,
+            ..Stats::default()
+        },
         ready: None,
         proxy_config: serde_json::Map::new(),
     }

@@ -152,6 +152,33 @@ fn with<'a>(args: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
     [args, more].concat()
 }
 
+/// Nineteen tags are as many regular expressions for each statistic of Envoy: a gateway gets the old ones on demand only.
+#[test]
+fn a_gateway_gets_deprecated_tags_on_demand_only() {
+    let server = FakeServer::usual();
+    for (flags, old) in [
+        (&[][..], false),
+        (&["-omit-deprecated-tags"], false),
+        (&["-omit-deprecated-tags=true"], false),
+        (&["-omit-deprecated-tags=false"], true),
+    ] {
+        let output = run(
+            &server,
+            &with(&REGISTER, &[&["-bootstrap"], flags].concat()),
+        );
+        let bootstrap: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let tags = bootstrap["stats_config"]["stats_tags"].as_array().unwrap();
+        let names = tags.iter().map(|tag| tag["tag_name"].as_str().unwrap());
+        let names: Vec<_> = names.collect();
+        assert!(names.contains(&"consul.destination.service"), "{names:?}");
+        assert_eq!(
+            names.contains(&"consul.service"),
+            old,
+            "{flags:?}: {names:?}"
+        );
+    }
+}
+
 #[test]
 fn bootstrap_prints_json_alone() {
     let server = FakeServer::usual();

@@ -166,7 +166,8 @@ fn stats(flags: &EnvoyFlags) -> anyhow::Result<bootstrap::Stats> {
         _ => None,
     };
     Ok(bootstrap::Stats {
-        omit_deprecated_tags: flags.omit_deprecated_tags,
+        // Every proxy of this version is a mesh gateway.
+        omit_deprecated_tags: flags.omit_deprecated_tags.unwrap_or(true),
         prometheus_backend_port: flags.prometheus_backend_port,
         prometheus_scrape_path: flags.prometheus_scrape_path.clone(),
         prometheus_tls,

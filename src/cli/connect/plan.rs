@@ -131,9 +131,18 @@ pub(crate) struct EnvoyFlags {
     #[arg(last = true, value_name = "ENVOY ARGUMENTS")]
     pub(crate) envoy_args: Vec<OsString>,
 
-    /// Leave out the tag names of Consul before 1.9
-    #[arg(long, help_heading = "Statistics")]
-    pub(crate) omit_deprecated_tags: bool,
+    /// Whether to leave out the tag names of Consul before 1.9; by default they are left out for mesh gateways, whose
+    /// Envoy spends seconds of CPU on them with a thousand services
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = clap::builder::BoolishValueParser::new(),
+        help_heading = "Statistics"
+    )]
+    pub(crate) omit_deprecated_tags: Option<bool>,
     /// Port of a program on this host that answers Prometheus in place of Envoy
     #[arg(long, value_name = "PORT", help_heading = "Statistics")]
     pub(crate) prometheus_backend_port: Option<u16>,
