@@ -5,7 +5,9 @@ use crate::local::checks::http;
 use crate::local::checks::plan::Probe;
 use crate::local::checks::progress::Report;
 use crate::model::CheckStatus;
+use futures_util::FutureExt as _;
 use std::io;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -31,9 +33,27 @@ impl Runner {
     pub async fn run(&self, probe: &Probe, timeout: Duration) -> Report {
         // The semaphore is never closed; if it were, running unbounded is the lesser evil.
         let _permit = self.permits.acquire().await.ok();
-        match probe {
-            Probe::Tcp(address) => tcp(address, timeout).await,
-            Probe::Http(probe) => self.clients.run(probe, timeout).await,
+        whole(async {
+            match probe {
+                Probe::Tcp(address) => tcp(address, timeout).await,
+                Probe::Http(probe) => self.clients.run(probe, timeout).await,
+            }
+        })
+        .await
+    }
+}
+
+/// A report even of a run that panics: without one the check would never be run again.
+async fn whole(run: impl Future<Output = Report>) -> Report {
+    match AssertUnwindSafe(run).catch_unwind().await {
+        Ok(report) => report,
+        Err(_) => {
+            // The panic itself, with its place, is on standard error.
+            tracing::error!("a check panicked while it ran; it is critical until the next run");
+            Report {
+                status: CheckStatus::Critical,
+                output: "the check failed inside the server that runs it; see its log".to_owned(),
+            }
         }
     }
 }
@@ -73,5 +93,22 @@ pub(super) fn reason(error: &io::Error) -> String {
         io::ErrorKind::NetworkUnreachable => "connect: network is unreachable".to_owned(),
         io::ErrorKind::ConnectionReset => "connect: connection reset by peer".to_owned(),
         _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_run_that_panics_has_a_report_too() {
+        let report = whole(async { panic!("a bug in a probe") }).await;
+        assert_eq!(report.status, CheckStatus::Critical);
+        assert!(report.output.contains("see its log"));
+        let good = Report {
+            status: CheckStatus::Passing,
+            output: "fine".to_owned(),
+        };
+        assert_eq!(whole(async { good.clone() }).await, good);
     }
 }
