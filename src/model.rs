@@ -18,6 +18,7 @@ pub mod ids;
 pub mod kv;
 mod multierror;
 pub mod query;
+mod secret;
 pub mod timestamp;
 
 pub use ca::{CaConfiguration, CaProviderState, CaRoot, IssuedCert};
@@ -33,4 +34,5 @@ pub use ids::{CheckId, Datacenter, Index, NodeId, NodeName, ServiceId, ServiceNa
 pub use kv::KvEntry;
 pub use multierror::multierror;
 pub use query::{QueryMeta, QueryOptions};
+pub use secret::Secret;
 pub use timestamp::Timestamp;

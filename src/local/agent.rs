@@ -13,7 +13,7 @@ use crate::local::state::{
     LocalCheck, LocalService, LocalState, NewCheck, NewService, Refused, Rules, Source,
 };
 use crate::model::catalog::META_WAN_FEDERATION;
-use crate::model::{CheckId, CheckStatus, NodeService, ServiceId, ServiceKind};
+use crate::model::{CheckId, CheckStatus, NodeService, Secret, ServiceId, ServiceKind};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -200,27 +200,21 @@ impl Local {
     async fn keep_service(
         &self,
         service: &NodeService,
-        token: &str,
+        token: &Secret,
         checks: &[NewCheck],
         obsolete: &[CheckId],
     ) -> Result<(), Error> {
         let service = StoredService {
             service: service.clone(),
-            token: token.to_owned(),
+            token: token.clone(),
         };
         let stored = |check: &NewCheck| StoredCheck {
             definition: check.definition.clone(),
         };
         let checks: Vec<StoredCheck> = checks.iter().map(stored).collect();
         let obsolete = obsolete.to_vec();
-        self.with_files(move |files| {
-            for id in &obsolete {
-                files.remove_check(id)?;
-            }
-            files.put_service(&service)?;
-            checks.iter().try_for_each(|check| files.put_check(check))
-        })
-        .await
+        self.with_files(move |files| files.put(Some(&service), &checks, &obsolete))
+            .await
     }
 
     /// Removes a service and its checks. Answers whether there was one.
@@ -283,7 +277,7 @@ impl Local {
             return Err(Refused::NoService(service.clone()).into());
         }
         let stored = StoredCheck { definition };
-        self.with_files(move |files| files.put_check(&stored))
+        self.with_files(move |files| files.put(None, &[stored], &[]))
             .await?;
         let id = new.definition.id.clone();
         let put = self

@@ -4,7 +4,7 @@
 //! file is reported and skipped; it never keeps the others from loading. Files hold tokens: mode 0600.
 
 use crate::local::definition::CheckDefinition;
-use crate::model::{CheckId, CheckStatus, NodeService, ServiceId};
+use crate::model::{CheckId, CheckStatus, NodeService, Secret, ServiceId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -24,7 +24,7 @@ pub struct StoredService {
     pub service: NodeService,
     /// Token to write it with.
     #[serde(default)]
-    pub token: String,
+    pub token: Secret,
 }
 
 /// A check as it is kept.
@@ -124,37 +124,38 @@ impl Files {
         loaded
     }
 
-    /// Keeps a service, flushed to the disk.
+    /// Keeps a service and checks, flushed to the disk, and forgets other checks: all of it, or nothing when the disk is
+    /// full.
     ///
     /// # Errors
-    /// The disk is full, or the folder cannot be written.
-    pub fn put_service(&self, stored: &StoredService) -> Result<(), FileError> {
-        let path = place(&self.services, stored.service.id.as_str());
-        write(&path, stored, true)
-    }
-
-    /// Keeps a check, flushed to the disk.
-    ///
-    /// # Errors
-    /// As [`Files::put_service`].
-    pub fn put_check(&self, stored: &StoredCheck) -> Result<(), FileError> {
-        write(
-            &place(&self.checks, stored.definition.id.as_str()),
-            stored,
-            true,
-        )
+    /// The disk is full, or a folder cannot be written.
+    pub fn put(
+        &self,
+        service: Option<&StoredService>,
+        checks: &[StoredCheck],
+        obsolete: &[CheckId],
+    ) -> Result<(), FileError> {
+        let mut staged = Vec::new();
+        if let Some(stored) = service {
+            let path = place(&self.services, stored.service.id.as_str());
+            staged.push(Staged::write(path, stored, true)?);
+        }
+        for stored in checks {
+            let path = place(&self.checks, stored.definition.id.as_str());
+            staged.push(Staged::write(path, stored, true)?);
+        }
+        // From here on nothing takes room on the disk.
+        staged.into_iter().try_for_each(Staged::put)?;
+        obsolete.iter().try_for_each(|id| self.remove_check(id))
     }
 
     /// Keeps a reported status. It is not flushed: after a power failure the service's next report makes up for it.
     ///
     /// # Errors
-    /// As [`Files::put_service`].
+    /// As [`Files::put`].
     pub fn put_status(&self, stored: &StoredStatus) -> Result<(), FileError> {
-        write(
-            &place(&self.statuses, stored.check_id.as_str()),
-            stored,
-            false,
-        )
+        let path = place(&self.statuses, stored.check_id.as_str());
+        Staged::write(path, stored, false)?.put()
     }
 
     /// Forgets a service; a missing file is no error.
@@ -207,33 +208,55 @@ fn damaged(path: &Path, reason: impl ToString) -> FileError {
     }
 }
 
-fn write(path: &Path, content: &impl Serialize, flush: bool) -> Result<(), FileError> {
-    let bytes = serde_json::to_vec(content).map_err(|e| damaged(path, e))?;
-    let temporary = path.with_extension("tmp");
-    let result = write_and_rename(&temporary, path, &bytes, flush);
-    if result.is_err() {
-        // What is left of it is of no use; that it cannot be removed either changes nothing.
-        let _ = fs::remove_file(&temporary);
-    }
-    result.map_err(|e| failed("write", path, e))
+/// A file beside its place. Dropped before it is put there, it is removed.
+struct Staged {
+    path: PathBuf,
+    temporary: PathBuf,
+    flush: bool,
 }
 
-fn write_and_rename(temporary: &Path, path: &Path, bytes: &[u8], flush: bool) -> io::Result<()> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(temporary)?;
-    file.write_all(bytes)?;
-    if flush {
-        file.sync_all()?;
+impl Staged {
+    fn write(path: PathBuf, content: &impl Serialize, flush: bool) -> Result<Self, FileError> {
+        let bytes = serde_json::to_vec(content).map_err(|e| damaged(&path, e))?;
+        let staged = Self {
+            temporary: path.with_extension("tmp"),
+            path,
+            flush,
+        };
+        let written = staged.fill(&bytes);
+        written.map_err(|e| failed("write", &staged.path, e))?;
+        Ok(staged)
     }
-    fs::rename(temporary, path)?;
-    if flush {
-        flush_folder(path)?;
+
+    fn fill(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&self.temporary)?;
+        file.write_all(bytes)?;
+        if self.flush { file.sync_all() } else { Ok(()) }
     }
-    Ok(())
+
+    fn put(self) -> Result<(), FileError> {
+        let renamed = fs::rename(&self.temporary, &self.path);
+        let kept = renamed.and_then(|()| {
+            if self.flush {
+                flush_folder(&self.path)
+            } else {
+                Ok(())
+            }
+        });
+        kept.map_err(|e| failed("write", &self.path, e))
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        // It is not there after a rename; and if it cannot be removed, the next start does.
+        let _ = fs::remove_file(&self.temporary);
+    }
 }
 
 /// A rename is durable when its folder is.
@@ -308,7 +331,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let files = Files::open(dir.path()).unwrap();
         for id in ["a/../b", "b", "c"] {
-            files.put_service(&stored(id)).unwrap();
+            files.put(Some(&stored(id)), &[], &[]).unwrap();
         }
         let b = place(&files.services, "b");
         assert_eq!(
@@ -338,7 +361,7 @@ mod tests {
     fn removing_what_is_not_there_is_no_error() {
         let dir = tempfile::tempdir().unwrap();
         let files = Files::open(dir.path()).unwrap();
-        files.put_service(&stored("a")).unwrap();
+        files.put(Some(&stored("a")), &[], &[]).unwrap();
         files.remove_service(&"a".into()).unwrap();
         files.remove_service(&"a".into()).unwrap();
         assert!(files.load().services.is_empty());

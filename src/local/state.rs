@@ -13,7 +13,7 @@ use crate::local::checks::progress::tail;
 use crate::local::checks::{Deadlines, Limits, Plan, Progress, Report, stagger};
 use crate::local::config::Identity;
 use crate::local::definition::CheckDefinition;
-use crate::model::{CheckId, CheckStatus, HealthCheck, NodeName, NodeService, ServiceId};
+use crate::model::{CheckId, CheckStatus, HealthCheck, NodeName, NodeService, Secret, ServiceId};
 use rand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub struct LocalService {
     /// The instance as callers see it.
     pub service: Arc<NodeService>,
     /// Token to write it with.
-    pub token: String,
+    pub token: Secret,
     /// Who registered it.
     pub source: Source,
 }
@@ -125,7 +125,7 @@ pub struct NewService {
     /// The instance, with its final id.
     pub service: NodeService,
     /// Token to write it with.
-    pub token: String,
+    pub token: Secret,
     /// Its checks, with their final ids.
     pub checks: Vec<NewCheck>,
 }
@@ -212,7 +212,7 @@ impl LocalState {
     }
 
     /// Adds or replaces a service. Its checks keep their state and take over its name and tags.
-    pub fn put_service(&mut self, service: NodeService, token: String, source: Source) {
+    pub fn put_service(&mut self, service: NodeService, token: Secret, source: Source) {
         let service = Arc::new(service);
         let id = service.id.clone();
         self.gone_services.remove(&id);

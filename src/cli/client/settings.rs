@@ -2,6 +2,7 @@
 
 use crate::cli::env::Lookup;
 use crate::cli::env::variable;
+use crate::model::Secret;
 use std::fmt;
 use std::net::SocketAddr;
 use std::net::ToSocketAddrs;
@@ -59,23 +60,6 @@ pub(crate) enum SettingsError {
     },
     #[error("cannot look up {host:?}: {cause}. Check -http-addr")]
     Lookup { host: String, cause: String },
-}
-
-/// A token that does not show in debug output.
-#[derive(Clone)]
-pub(crate) struct Secret(String);
-
-impl Secret {
-    /// The token itself, for the one place that sends it.
-    pub(crate) fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("(hidden)")
-    }
 }
 
 /// The address of a server's HTTP API.
@@ -154,7 +138,7 @@ impl Settings {
         };
         Ok(Self {
             address,
-            token: token.map(Secret),
+            token: token.map(Secret::from),
             token_file: file(&flags.token_file, "HTTP_TOKEN_FILE"),
             tls: TlsSettings {
                 ca_file: file(&flags.ca_file, "CACERT"),
@@ -176,7 +160,7 @@ impl Settings {
                 cause: error.to_string(),
             })?;
             let token = text.trim();
-            self.token = (!token.is_empty()).then(|| Secret(token.to_owned()));
+            self.token = (!token.is_empty()).then(|| Secret::from(token));
         }
         Ok(self)
     }

@@ -4,7 +4,7 @@ use crate::local::checks::{Limits, Plan};
 use crate::local::definition::DefinitionError;
 use crate::local::definition::decode::{self, DecodeError};
 use crate::model::check::SERF_HEALTH;
-use crate::model::{CheckId, CheckStatus, HealthCheckDefinition, ServiceId};
+use crate::model::{CheckId, CheckStatus, HealthCheckDefinition, Secret, ServiceId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ pub struct CheckDefinition {
     /// The service instance it belongs to; empty for a check of the node.
     pub service_id: ServiceId,
     /// Token to write it with.
-    pub token: String,
+    pub token: Secret,
     /// How many successes in a row make it passing; 0 counts as 1.
     pub success_before_passing: u32,
     /// How many failures in a row make it critical; 0 counts as 1.
@@ -53,7 +53,7 @@ impl CheckDefinition {
                 "notes" => out.notes = decode::text(value, at("Notes"))?,
                 "status" => status = decode::text(value, at("Status"))?,
                 "serviceid" => out.service_id = decode::text(value, at("ServiceID"))?.into(),
-                "token" => out.token = decode::text(value, at("Token"))?,
+                "token" => out.token = decode::text(value, at("Token"))?.into(),
                 "successbeforepassing" => {
                     out.success_before_passing = decode::count(value, at("SuccessBeforePassing"))?;
                 }

@@ -7,8 +7,8 @@ use crate::local::definition::{DefinitionError, validate};
 use crate::model::catalog::CONSUL_SERVICE;
 use crate::model::catalog::{ExposeConfig, ExposePath};
 use crate::model::{
-    ConnectProxyConfig, MeshGatewayConfig, NodeService, ServiceAddress, ServiceKind, Upstream,
-    Weights,
+    ConnectProxyConfig, MeshGatewayConfig, NodeService, Secret, ServiceAddress, ServiceKind,
+    Upstream, Weights,
 };
 use serde_json::Value;
 use std::net::IpAddr;
@@ -33,7 +33,7 @@ pub struct ServiceDefinition {
     /// Its checks, in order.
     pub checks: Vec<CheckDefinition>,
     /// Token to write it with.
-    pub token: String,
+    pub token: Secret,
     /// Whether a sidecar is asked for.
     pub sidecar: Sidecar,
 }
@@ -54,7 +54,7 @@ impl ServiceDefinition {
                         Ok(item.clone())
                     })?;
                 }
-                "token" => out.token = decode::text(value, "Token")?,
+                "token" => out.token = decode::text(value, "Token")?.into(),
                 "connect" => out.connect(value)?,
                 _ => return field(&mut out.service, key, value),
             }

@@ -201,3 +201,12 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn tokens_are_not_shown() {
+    let check = json!({"Name": "c", "TTL": "1s", "Token": "s3cr3t"});
+    let service = json!({"Name": "web", "Token": "s3cr3t", "Check": check});
+    let definition = ServiceDefinition::parse(&service).unwrap();
+    assert_eq!(definition.token.expose(), "s3cr3t");
+    assert!(!format!("{definition:?}").contains("s3cr3t"));
+}

@@ -50,7 +50,7 @@ impl Bench {
         let definition = ServiceDefinition::parse(value).unwrap();
         let id = definition.service.id.clone();
         self.state
-            .put_service(definition.service, String::new(), Source::Request);
+            .put_service(definition.service, Secret::default(), Source::Request);
         for (n, mut check) in definition.checks.into_iter().enumerate() {
             check.id = format!("{id}:{n}").into();
             check.service_id = id.clone();

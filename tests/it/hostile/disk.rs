@@ -272,6 +272,78 @@ fn check_unwritable(server: &mut Server, data: PathBuf, wrapper: &[&str]) {
     );
 }
 
+/// What does not fit on the disk is not registered, not even in part, and the answer says why.
+#[test]
+fn a_registration_that_cannot_be_kept_is_refused_whole() {
+    if Command::new("prlimit").arg("--version").output().is_err() {
+        println!("SKIPPED: prlimit is not installed");
+        return;
+    }
+    let mut server = Server::prepare(&json!({}));
+    // A file beyond its limit fails as a full disk does.
+    server.spawn_through(&["sh", "-c", "trap '' XFSZ; exec \"$0\" \"$@\""]);
+    server.wait_until_ready();
+    server.put(
+        "/v1/agent/service/register",
+        &json!({"Name": "old", "Port": 1, "Check": {"CheckID": "kept", "TTL": "1h"}}),
+    );
+    let limit = |size: &str| {
+        let pid = server.pid().to_string();
+        let mut command = Command::new("prlimit");
+        command.args([&format!("--fsize={size}:"), "--pid", &pid]);
+        assert!(command.status().unwrap().success());
+    };
+    let files = || {
+        let folders = ["services", "checks"].map(|name| server.path("data").join(name));
+        let entries = folders
+            .iter()
+            .flat_map(|folder| fs::read_dir(folder).unwrap());
+        entries.count()
+    };
+    assert_eq!(files(), 2);
+    // The service fits, its check does not.
+    limit("3000");
+    let notes = "n".repeat(4000);
+    for name in ["new", "old"] {
+        let check = json!({"CheckID": "large", "TTL": "1h", "Notes": notes});
+        let service = json!({"Name": name, "Port": 2, "Check": check}).to_string();
+        let (status, text) = server
+            .send(
+                "PUT",
+                "/v1/agent/service/register?replace-existing-checks",
+                &service,
+            )
+            .unwrap();
+        let text = text.as_str().unwrap();
+        assert!(
+            status == 500 && text.contains("cannot write") && text.contains("checks/"),
+            "{status} {text}"
+        );
+    }
+    let check = json!({"CheckID": "large", "Name": "l", "TTL": "1h", "Notes": notes}).to_string();
+    assert_eq!(
+        server
+            .send("PUT", "/v1/agent/check/register", &check)
+            .unwrap()
+            .0,
+        500
+    );
+    assert_eq!(files(), 2);
+    limit("unlimited");
+    for restarted in [false, true] {
+        if restarted {
+            server.restart();
+        }
+        let (_, services) = server.get("/v1/agent/services").unwrap();
+        let names: Vec<_> = services.as_object().unwrap().keys().collect();
+        assert_eq!(names, ["old"], "restarted: {restarted}");
+        assert_eq!(services["old"]["Port"], 1);
+        let (_, checks) = server.get("/v1/agent/checks").unwrap();
+        let names: Vec<_> = checks.as_object().unwrap().keys().collect();
+        assert_eq!(names, ["kept"], "restarted: {restarted}");
+    }
+}
+
 #[test]
 fn a_full_disk_fails_writes_keeps_reads_and_recovers() {
     if Command::new("prlimit").arg("--version").output().is_err() {
