@@ -33,6 +33,7 @@ pub use stream::Guard;
 pub use stream::Stream;
 pub use tls::Tls;
 pub use tls::TlsClient;
+pub use verify::AnyCertificate;
 
 /// Makes aws-lc-rs the cryptography of every part that asks rustls for the process default. Can be called
 /// more than once.

@@ -1,5 +1,6 @@
 //! `/v1/catalog`: nodes and services.
 
+use crate::api::route::Consistency;
 use crate::http::decode;
 use crate::http::error::HttpError;
 use crate::http::json;
@@ -84,24 +85,22 @@ async fn services(request: Request) -> Result<Reply, HttpError> {
 }
 
 async fn service(request: Request) -> Result<Reply, HttpError> {
-    instances(request, false).await
+    instances(request, "catalog/service", false).await
 }
 
 async fn connect(request: Request) -> Result<Reply, HttpError> {
-    instances(request, true).await
+    instances(request, "catalog/connect", true).await
 }
 
-async fn instances(request: Request, connect: bool) -> Result<Reply, HttpError> {
-    let (query, consistency) = request.read(|dc| request.service_query(dc, connect))?;
-    missing(&request.rest, "Missing service name")?;
+async fn instances(
+    request: Request,
+    endpoint: &'static str,
+    connect: bool,
+) -> Result<Reply, HttpError> {
+    let (query, consistency) = request.of_service(connect)?;
     let answer = request.api.service_nodes(&query).await;
     let answer = answer.map_err(HttpError::of_read)?;
     let meta = answer.meta.clone();
-    let endpoint = if connect {
-        "catalog/connect"
-    } else {
-        "catalog/service"
-    };
     let key = request.content_key(endpoint);
     let body = request.cache.get_or_encode(key, meta.index, || {
         let rows = answer.rows();
@@ -151,22 +150,25 @@ pub(crate) fn missing(name: &str, text: &str) -> Result<(), HttpError> {
 }
 
 impl Request {
-    /// The question for the service that the path names.
-    pub(crate) fn service_query(
+    /// The question for the service that the path names, and how consistent its answer is to be.
+    pub(crate) fn of_service(
         &self,
-        datacenter: crate::model::Datacenter,
         connect: bool,
-    ) -> ServiceSpecificRequest {
-        let tags: Vec<String> = self.query.all("tag").map(str::to_owned).collect();
-        ServiceSpecificRequest {
-            datacenter,
-            service_name: self.rest.as_str().into(),
-            tag_filter: !tags.is_empty(),
-            service_tags: tags,
-            node_meta_filters: self.node_meta(),
-            connect,
-            source: self.source(),
-            ..ServiceSpecificRequest::default()
-        }
+    ) -> Result<(ServiceSpecificRequest, Consistency), HttpError> {
+        let read = self.read(|datacenter| {
+            let tags: Vec<String> = self.query.all("tag").map(str::to_owned).collect();
+            ServiceSpecificRequest {
+                datacenter,
+                service_name: self.rest.as_str().into(),
+                tag_filter: !tags.is_empty(),
+                service_tags: tags,
+                node_meta_filters: self.node_meta(),
+                connect,
+                source: self.source(),
+                ..ServiceSpecificRequest::default()
+            }
+        })?;
+        missing(&self.rest, "Missing service name")?;
+        Ok(read)
     }
 }

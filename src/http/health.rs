@@ -35,8 +35,7 @@ async fn node(request: Request) -> Result<Reply, HttpError> {
 }
 
 async fn checks(request: Request) -> Result<Reply, HttpError> {
-    let (query, consistency) = request.read(|dc| request.service_query(dc, false))?;
-    missing(&request.rest, "Missing service name")?;
+    let (query, consistency) = request.of_service(false)?;
     let answer = request.api.service_checks(&query).await;
     listed(answer.map_err(HttpError::of_read)?, consistency)
 }
@@ -64,25 +63,23 @@ fn listed(answer: Answer<Checks>, consistency: Consistency) -> Result<Reply, Htt
 }
 
 async fn service(request: Request) -> Result<Reply, HttpError> {
-    instances(request, false).await
+    instances(request, "health/service", false).await
 }
 
 async fn connect(request: Request) -> Result<Reply, HttpError> {
-    instances(request, true).await
+    instances(request, "health/connect", true).await
 }
 
-async fn instances(request: Request, connect: bool) -> Result<Reply, HttpError> {
-    let (query, consistency) = request.read(|dc| request.service_query(dc, connect))?;
-    missing(&request.rest, "Missing service name")?;
+async fn instances(
+    request: Request,
+    endpoint: &'static str,
+    connect: bool,
+) -> Result<Reply, HttpError> {
+    let (query, consistency) = request.of_service(connect)?;
     let passing = passing_only(request.query.get("passing"))?;
     let answer = request.api.health_service(&query).await;
     let answer = answer.map_err(HttpError::of_read)?;
     let meta = answer.meta.clone();
-    let endpoint = if connect {
-        "health/connect"
-    } else {
-        "health/service"
-    };
     let key = request.content_key(endpoint);
     let body = request.cache.get_or_encode(key, meta.index, || {
         let rows = answer.rows();

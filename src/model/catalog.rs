@@ -231,12 +231,36 @@ pub struct NodeService {
 impl NodeService {
     /// Equal in everything but the Raft indexes.
     pub fn same(&self, other: &Self) -> bool {
-        let strip = |s: &Self| Self {
-            create_index: 0,
-            modify_index: 0,
-            ..s.clone()
-        };
-        strip(self) == strip(other)
+        let Self {
+            kind,
+            id,
+            service,
+            tags,
+            address,
+            tagged_addresses,
+            meta,
+            port,
+            weights,
+            enable_tag_override,
+            proxy,
+            connect,
+            locally_registered_as_sidecar,
+            create_index: _,
+            modify_index: _,
+        } = self; // A new field has to be named here.
+        *kind == other.kind
+            && *id == other.id
+            && *service == other.service
+            && *tags == other.tags
+            && *address == other.address
+            && *tagged_addresses == other.tagged_addresses
+            && *meta == other.meta
+            && *port == other.port
+            && *weights == other.weights
+            && *enable_tag_override == other.enable_tag_override
+            && *proxy == other.proxy
+            && *connect == other.connect
+            && *locally_registered_as_sidecar == other.locally_registered_as_sidecar
     }
 
     /// The service that Connect clients reach through this instance: a sidecar's destination, or a native service
@@ -287,5 +311,29 @@ impl CheckServiceNode {
                 .iter()
                 .zip(&other.checks)
                 .all(|(a, b)| a.same_apart_from_output(b))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indexes_alone_are_no_difference() {
+        let service = NodeService {
+            id: "web".into(),
+            ..NodeService::default()
+        };
+        let moved = NodeService {
+            create_index: 1,
+            modify_index: 2,
+            ..service.clone()
+        };
+        assert!(service.same(&moved) && service != moved);
+        let tagged = NodeService {
+            tags: vec!["a".to_owned()],
+            ..service.clone()
+        };
+        assert!(!service.same(&tagged));
     }
 }

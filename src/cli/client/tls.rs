@@ -1,19 +1,12 @@
 //! TLS of the HTTP client: roots, client certificate, and the switched-off check.
 
 use crate::cli::client::settings::TlsSettings;
+use crate::net::AnyCertificate;
 use rustls::ClientConfig;
-use rustls::DigitallySignedStruct;
 use rustls::RootCertStore;
-use rustls::SignatureScheme;
-use rustls::client::danger::HandshakeSignatureValid;
-use rustls::client::danger::ServerCertVerified;
-use rustls::client::danger::ServerCertVerifier;
-use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::PrivateKeyDer;
-use rustls::pki_types::ServerName;
-use rustls::pki_types::UnixTime;
 use rustls::pki_types::pem::PemObject;
 use std::path::Path;
 use std::path::PathBuf;
@@ -56,7 +49,7 @@ pub(crate) fn client_config(settings: &TlsSettings) -> Result<ClientConfig, TlsE
     } else {
         builder
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Unverified(provider)))
+            .with_custom_certificate_verifier(Arc::new(AnyCertificate::new(provider)))
     };
     match (&settings.client_cert, &settings.client_key) {
         (None, None) => Ok(builder.with_no_client_auth()),
@@ -136,45 +129,4 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
         cause: error.to_string(),
         flag: "-client-key",
     })
-}
-
-/// Accepts every certificate, for `CONSUL_HTTP_SSL_VERIFY=false`. Signatures are still checked.
-#[derive(Debug)]
-struct Unverified(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Unverified {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }

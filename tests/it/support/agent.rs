@@ -6,7 +6,7 @@
     clippy::indexing_slicing
 )] // Test code: a failed step should stop the test.
 
-use crate::http_api::fixture::{PATIENCE, Response};
+use crate::support::http::{self, PATIENCE, Response};
 use crossway::api::agent::{Agent, Facts, Ports};
 use crossway::api::{Api, Settings as ApiSettings};
 use crossway::ca;
@@ -22,8 +22,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::{Mutex, broadcast};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -116,16 +115,8 @@ impl AgentServer {
     }
 
     pub(crate) async fn send(&self, method: &str, path: &str, body: &str) -> Response {
-        let mut stream = TcpStream::connect(self.address).await.unwrap();
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut out = Vec::new();
-        let read = timeout(PATIENCE, stream.read_to_end(&mut out)).await;
-        read.expect("the server closes").unwrap();
-        Response::parse(&out)
+        let request = http::message(method, path, "", body.as_bytes());
+        Response::parse(&http::exchange(self.address, &request).await)
     }
 
     pub(crate) async fn get(&self, path: &str) -> Response {

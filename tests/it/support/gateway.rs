@@ -1,5 +1,7 @@
 //! A real Envoy started by `connect envoy`, and TLS clients and servers around it.
 
+use crossway::net::AnyCertificate;
+
 use super::server::Server;
 use super::server::eventually;
 use super::server::loopback;
@@ -20,13 +22,8 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::client::danger::HandshakeSignatureValid;
-use rustls::client::danger::ServerCertVerified;
-use rustls::client::danger::ServerCertVerifier;
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::ServerName;
-use rustls::pki_types::UnixTime;
 
 /// The port on which gateways of the tests accept connections.
 pub(crate) const GATEWAY_PORT: u16 = 8443;
@@ -251,9 +248,12 @@ pub(crate) type TlsStream = rustls::StreamOwned<rustls::ClientConnection, TcpStr
 /// A TLS connection whose handshake is done.
 pub(crate) fn dial(at: &str, sni: Option<&str>) -> io::Result<TlsStream> {
     crossway::net::install_crypto_provider();
-    let mut config = rustls::ClientConfig::builder()
+    let builder = rustls::ClientConfig::builder();
+    // These tests ask where a connection ends, not who is there.
+    let provider = Arc::clone(builder.crypto_provider());
+    let mut config = builder
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anybody))
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate::new(provider)))
         .with_no_client_auth();
     config.enable_sni = sni.is_some();
     let name = ServerName::try_from(sni.unwrap_or("nobody").to_owned()).unwrap();
@@ -320,44 +320,4 @@ fn serve(name: &str, connection: rustls::ServerConnection, tcp: TcpStream) -> io
         }
     }
     Ok(())
-}
-
-/// Accepts every certificate: these tests ask where a connection ends, not who is there.
-#[derive(Debug)]
-struct Anybody;
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &rustls::DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &rustls::DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-        use rustls::SignatureScheme as S;
-        vec![S::ECDSA_NISTP256_SHA256, S::ED25519, S::RSA_PSS_SHA256]
-    }
 }
