@@ -8,9 +8,10 @@
 
 use crate::http_api::fixture::{PATIENCE, Response};
 use crate::support::agent::AgentServer;
+use futures_util::poll;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::pin::pin;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
@@ -170,15 +171,22 @@ async fn a_reader_of_a_service_is_told_of_its_change() {
     let hash = first.header("X-Consul-Contenthash").unwrap().to_owned();
     let unchanged = format!("/v1/agent/service/web2?hash={hash}&wait=50ms");
     assert_eq!(server.get(&unchanged).await.json(), first.json());
+    // A reader without HTTP, so that it is seen to wait.
+    let mut reader = pin!(server.api.agent_service("web2", &hash, PATIENCE));
+    assert!(poll!(reader.as_mut()).is_pending());
+    let other = json!({"Name": "other"});
+    server.put("/v1/agent/service/register", &other).await;
+    assert!(poll!(reader.as_mut()).is_pending());
     let path = format!("/v1/agent/service/web2?hash={hash}");
-    let (changed, ()) = tokio::join!(timeout(PATIENCE, server.get(&path)), async {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        let other = json!({"Name": "other"});
-        server.put("/v1/agent/service/register", &other).await;
-        let web = json!({"ID": "web2", "Name": "web", "Port": 8081});
-        server.put("/v1/agent/service/register", &web).await;
-    });
-    assert_eq!(changed.unwrap().json()["Port"], 8081);
+    let web = json!({"ID": "web2", "Name": "web", "Port": 8081});
+    let (over_http, changed, ()) = tokio::join!(
+        server.get(&path),
+        timeout(PATIENCE, reader),
+        server.put("/v1/agent/service/register", &web)
+    );
+    let (service, new) = changed.unwrap().unwrap().unwrap();
+    assert_eq!((service.port, new != hash), (8081, true));
+    assert_eq!(over_http.json()["Port"], 8081);
 }
 
 #[tokio::test]

@@ -7,13 +7,17 @@
 )] // Test code: a failed step should stop the test.
 
 use crate::support::agent::AgentServer;
+use crate::support::http::PATIENCE;
 use crossway::model::CheckStatus;
 use crossway::probe::ProxyEvent;
 use crossway::store::State;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 /// As `connect envoy -register` puts a gateway into the catalog. The interval is so long that only events can explain a
 /// run within the test.
@@ -75,15 +79,49 @@ async fn a_gateways_status_follows_its_listener_and_its_stream() {
         "{:?}",
         ended.elapsed()
     );
+}
 
-    // The listener opens a moment after the stream.
+/// A gateway opens its listener a moment after its stream: the check is run again although the first run was too early.
+#[tokio::test]
+async fn a_run_that_came_too_early_is_followed_by_others() {
+    let server = AgentServer::start("n1", None).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (counted, mut runs) = watch::channel(0);
+    // Unwell when the check is registered, and still when the stream has opened.
+    let gateway_port = tokio::spawn(async move {
+        loop {
+            let (mut tcp, _) = listener.accept().await.unwrap();
+            let well = *counted.borrow() >= 2;
+            counted.send_modify(|runs| *runs += 1);
+            let status = if well {
+                "200 OK"
+            } else {
+                "503 Service Unavailable"
+            };
+            let answer =
+                format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            let mut head = [0; 1024];
+            let _ = tcp.read(&mut head).await;
+            tcp.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    let mut registration = gateway(address, "6h");
+    let definition = &mut registration["Check"]["Definition"];
+    definition["TCP"] = json!("");
+    definition["HTTP"] = json!(format!("http://{address}/ready"));
+    registration["Check"]["Type"] = json!("http");
+    server.put("/v1/catalog/register", &registration).await;
+    let first = timeout(PATIENCE, runs.wait_for(|runs| *runs > 0));
+    first.await.unwrap().unwrap();
+    server.until("unwell", is(CheckStatus::Critical)).await;
+    assert_eq!(*runs.borrow(), 1);
     stream(&server, true);
-    tokio::time::sleep(Duration::from_millis(150)).await;
-    let listener = TcpListener::bind(address).await.unwrap();
     server
         .until("stream opened", is(CheckStatus::Passing))
         .await;
-    drop(listener);
+    assert!(*runs.borrow() >= 3);
+    gateway_port.abort();
 }
 
 #[tokio::test]
