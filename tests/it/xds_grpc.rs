@@ -1,6 +1,7 @@
 //! xDS over real gRPC, from the outside.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // Test code: a failed step should stop the test.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,8 +30,12 @@ use crossway::xds::server::Settings;
 use tonic::{Code, IntoRequest};
 
 use crate::support::xds::{
-    DeltaClient, SOON, XdsServer, cluster, endpoints, gateway, listener, names, node,
+    DeltaClient, SOON, XdsServer, cluster, delta, endpoints, gateway, listener, names, node,
+    slow_link,
 };
+
+/// How long what takes seconds on a slow link may take.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 const CDS: ResourceType = ResourceType::Cluster;
 const EDS: ResourceType = ResourceType::Endpoint;
@@ -554,6 +559,75 @@ async fn a_client_that_reads_nothing_is_let_go() {
     server.source.ready(key("host-1", "gw"), next);
     assert_eq!(names(&good.accept(EDS).await), ["a.dc1"]);
     drop(deaf);
+}
+
+/// C077: a gateway with many services behind a slow link gets the newest state and not each one before it; another one
+/// waits for nothing meanwhile.
+#[tokio::test]
+async fn a_slow_link_gets_the_newest_state_and_delays_nobody() {
+    const CHANGES: u32 = 40;
+    let server = XdsServer::start(Settings::default()).await;
+    let services: Vec<String> = (0..1500).map(|n| format!("s{n}.dc1")).collect();
+    let services: Vec<&str> = services.iter().map(String::as_str).collect();
+    let large = gateway(8443, &services);
+    server
+        .source
+        .ready(key("host-1", "near"), gateway(8444, &services[..10]));
+    server.source.ready(key("host-1", "far"), large.clone());
+    let mut near = synced(&server, "near").await;
+    // About 4 Mbit/s: the whole state takes some seconds.
+    let address = slow_link(server.address, 500_000).await;
+    let mut far = delta(address, "far").await;
+    far.subscribe(CDS, &[]);
+    far.subscribe(EDS, &services);
+    let first = tokio::time::timeout(PATIENCE, far.responses.message());
+    let first = first.await.unwrap().unwrap().unwrap();
+    assert_eq!(
+        (first.type_url.as_str(), first.resources.len()),
+        (CDS.url(), 1500)
+    );
+    far.ack(&first);
+    // Its endpoints are on the way now, and change all the time.
+    let (mut large, mut small) = (large, gateway(8444, &services[..10]));
+    let mut slowest = Duration::ZERO;
+    for n in 1..=CHANGES {
+        let changed = endpoints(services[3], 10_000 + n);
+        large.endpoints.put(changed.clone());
+        small.endpoints.put(changed);
+        server.source.ready(key("host-1", "far"), large.clone());
+        let start = clock();
+        server.source.ready(key("host-1", "near"), small.clone());
+        let response = near.accept(EDS).await;
+        assert_eq!(names(&response), [services[3]]);
+        slowest = slowest.max(start.elapsed());
+    }
+    assert!(slowest < Duration::from_secs(1), "{slowest:?}");
+    let newest = large
+        .endpoints
+        .get(services[3])
+        .unwrap()
+        .version()
+        .to_string();
+    let (mut versions, mut others) = (Vec::new(), BTreeSet::new());
+    while versions.last() != Some(&newest) {
+        let next = tokio::time::timeout(PATIENCE, far.responses.message());
+        let next = next.await.unwrap().unwrap().unwrap();
+        assert_eq!(next.type_url, EDS.url());
+        far.ack(&next);
+        for resource in next.resources {
+            if resource.name == services[3] {
+                versions.push(resource.version);
+            } else {
+                others.insert(resource.name);
+            }
+        }
+    }
+    assert_eq!(others.len(), 1499, "no endpoint is lost");
+    assert!(
+        versions.len() < CHANGES as usize / 2,
+        "folded: {}",
+        versions.len()
+    );
 }
 
 /// An answer about all streams is built beside them, has a bound, and shows each client the whole truth.

@@ -1,5 +1,10 @@
 //! An xDS server over memory, and clients that speak to it as Envoys do.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // Test code: a failed step should stop the test.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)] // Test code: a failed step should stop the test.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -34,7 +39,8 @@ use crossway::xds::resources::{ProxyResources, Resource, ResourceType};
 use crossway::xds::server::{Server, Settings, serve};
 use futures_util::stream::unfold;
 use prost::{Message, Name};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -78,28 +84,13 @@ impl XdsServer {
     }
 
     pub(crate) async fn channel(&self) -> Channel {
-        let endpoint = Channel::from_shared(format!("http://{}", self.address)).unwrap();
-        // As small as Envoy's are large, so that clients that do not read are noticed.
-        let endpoint = endpoint
-            .initial_stream_window_size(WINDOW)
-            .initial_connection_window_size(WINDOW);
-        endpoint.connect().await.unwrap()
+        channel(self.address).await
     }
 
     /// Opens a delta stream as the proxy `id` on node `host-1`.
     pub(crate) async fn delta(&self, id: &str) -> DeltaClient {
-        let mut client = AggregatedDiscoveryServiceClient::new(self.channel().await);
-        let (requests, stream) = mpsc::unbounded_channel();
-        let stream = UnboundedReceiverStream::new(stream);
-        // Answers may come before the first request is sent, so the call must not wait for them.
-        let responses = client.delta_aggregated_resources(stream).await.unwrap();
-        DeltaClient {
-            requests: Some(requests),
-            responses: responses.into_inner(),
-            node: Some(node(id, Some("host-1"))),
-        }
+        delta(self.address, id).await
     }
-
     /// Opens a state-of-the-world stream as the proxy `id` on node `host-1`.
     pub(crate) async fn sotw(&self, id: &str) -> SotwClient {
         let mut client = AggregatedDiscoveryServiceClient::new(self.channel().await);
@@ -112,6 +103,56 @@ impl XdsServer {
             node: Some(node(id, Some("host-1"))),
         }
     }
+}
+
+/// A connection as an Envoy makes it.
+async fn channel(address: SocketAddr) -> Channel {
+    let endpoint = Channel::from_shared(format!("http://{address}")).unwrap();
+    // As small as Envoy's are large, so that clients that do not read are noticed.
+    let endpoint = endpoint
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW);
+    endpoint.connect().await.unwrap()
+}
+
+/// Opens a delta stream to this address as the proxy `id` on node `host-1`.
+pub(crate) async fn delta(address: SocketAddr, id: &str) -> DeltaClient {
+    let mut client = AggregatedDiscoveryServiceClient::new(channel(address).await);
+    let (requests, stream) = mpsc::unbounded_channel();
+    let stream = UnboundedReceiverStream::new(stream);
+    // Answers may come before the first request is sent, so the call must not wait for them.
+    let responses = client.delta_aggregated_resources(stream).await.unwrap();
+    DeltaClient {
+        requests: Some(requests),
+        responses: responses.into_inner(),
+        node: Some(node(id, Some("host-1"))),
+    }
+}
+
+/// A way to `server` that carries so many bytes a second back.
+pub(crate) async fn slow_link(server: SocketAddr, bytes_per_second: usize) -> SocketAddr {
+    const STEPS: usize = 100;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (near, _) = listener.accept().await.unwrap();
+        let far = TcpSocket::new_v4().unwrap();
+        far.set_recv_buffer_size(4096).unwrap(); // What waits, waits at the server.
+        let far = far.connect(server).await.unwrap();
+        let (mut from_near, mut to_near) = near.into_split();
+        let (mut from_far, mut to_far) = far.into_split();
+        tokio::spawn(async move { tokio::io::copy(&mut from_near, &mut to_far).await });
+        let mut pace = tokio::time::interval(Duration::from_secs(1) / STEPS as u32);
+        let mut bytes = vec![0; bytes_per_second / STEPS];
+        loop {
+            pace.tick().await;
+            match from_far.read(&mut bytes).await {
+                Ok(n) if n > 0 && to_near.write_all(&bytes[..n]).await.is_ok() => {}
+                _ => return,
+            }
+        }
+    });
+    address
 }
 
 impl Drop for XdsServer {
