@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // Test code: a failed step should stop it.
 #![allow(clippy::disallowed_methods)] // Tests wait with deadlines of the real clock.
 
+mod consul;
 mod hostile;
 mod keys;
 mod messages;

@@ -44,8 +44,8 @@ impl Config {
 
 /// Decides who may be in a pool, beyond what gossip itself demands.
 pub trait Admission: Send + Sync + 'static {
-    /// Looks at one member that is said to be alive, or at all members of a pool that joins this one. It is called
-    /// often and must be quick.
+    /// Looks at one member that is said to be alive, or at all members of a pool that joins this one. It is called often
+    /// and while the agent is locked: it must be quick, and must not call the agent.
     ///
     /// # Errors
     /// Why they may not be in the pool.

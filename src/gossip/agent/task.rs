@@ -29,6 +29,7 @@ use crate::gossip::agent::shared::now;
 use crate::gossip::agent::snapshot_file::SnapshotFile;
 use crate::gossip::agent::streams;
 use crate::gossip::serf::Exchange;
+use crate::gossip::serf::MemberChange;
 use crate::gossip::serf::Output;
 use crate::gossip::swim::OutPacket;
 use crate::gossip::swim::Token;
@@ -116,7 +117,7 @@ impl Task {
                 () = shared.wake.notified() => {}
                 Some(()) = self.sends.next() => {}
                 Some(_) = self.streams.join_next() => {}
-                () = until(deadline) => self.shared.work(|core, now, rng| core.tick(now, rng)),
+                () = until(deadline) => self.tick(),
             }
         }
         self.settle();
@@ -126,6 +127,14 @@ impl Task {
         }
         drop(self); // Lets go of the network first.
         drop(ended);
+    }
+
+    fn tick(&self) {
+        let health = self.shared.work(|core, now, rng| {
+            core.tick(now, rng);
+            core.swim().health_score()
+        });
+        metrics::gauge!("consul.memberlist.health.score").set(f64::from(health));
     }
 
     /// Does all that the core wants done.
@@ -149,9 +158,11 @@ impl Task {
             Output::Reconnect { to } => self.exchange(to, Exchange::Meet),
             Output::Rejoin { to } => self.rejoin(to),
             Output::Member(change, member) => {
+                count(change);
                 tracing::info!(member = %member.name, status = member.status.as_str(), "gossip: member {change:?}");
             }
             Output::UserEvent(event) => {
+                metrics::counter!("consul.serf.events").increment(1);
                 let _ = self.told.events.send(event); // Maybe nobody listens.
             }
             Output::KeyReport { query, report } => {
@@ -327,6 +338,17 @@ impl Task {
         self.shared.protection.store(Arc::new(protection));
         self.shared
             .work(|core, now, rng| core.keyring_saved(now, token, saved, rng));
+    }
+}
+
+/// Counts what happened to a member, by Consul's names.
+fn count(change: MemberChange) {
+    match change {
+        MemberChange::Join => metrics::counter!("consul.serf.member.join").increment(1),
+        MemberChange::Leave => metrics::counter!("consul.serf.member.left").increment(1),
+        MemberChange::Failed => metrics::counter!("consul.serf.member.failed").increment(1),
+        MemberChange::Update => metrics::counter!("consul.serf.member.update").increment(1),
+        MemberChange::Reap => metrics::counter!("consul.serf.member.reap").increment(1),
     }
 }
 

@@ -128,10 +128,10 @@ impl Swim {
             return false;
         }
         let silent = said.vsn == Versions::default();
-        let (min, max) = (said.vsn.protocol_min, said.vsn.protocol_max);
-        if !silent && (min == 0 || max == 0 || min > max) {
+        if !silent && !self.config.versions.speaks_with(&said.vsn) {
             tracing::warn!(
-                "gossip: ignores {name}: its protocol versions are wrong: {min} to {max}"
+                "gossip: ignores {name}, which speaks no protocol of ours: {:?}",
+                said.vsn
             );
             return false;
         }

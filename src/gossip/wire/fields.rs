@@ -143,6 +143,17 @@ impl Versions {
         delegate: 4,
     };
 
+    /// Whether each of two nodes understands what the other speaks. memberlist takes in any node whose lowest protocol is
+    /// not above its highest; but then one that nobody understands, or a damaged message about one, keeps everybody
+    /// else from joining.
+    pub fn speaks_with(&self, other: &Self) -> bool {
+        let understands = |one: &Self, other: &Self| {
+            (one.protocol_min..=one.protocol_max).contains(&other.protocol)
+                && (one.delegate_min..=one.delegate_max).contains(&other.delegate)
+        };
+        understands(self, other) && understands(other, self)
+    }
+
     /// Whether packets to the node may carry a checksum.
     pub fn understands_checksum(&self) -> bool {
         self.protocol_max >= 5
@@ -265,4 +276,40 @@ where
 )]
 pub(crate) fn is_zero(number: &u16) -> bool {
     *number == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_understands_nobody_speaks_with_nobody() {
+        let ours = Versions::OURS;
+        let newer = Versions {
+            delegate: 5,
+            ..ours
+        };
+        assert!(ours.speaks_with(&ours) && ours.speaks_with(&newer) && newer.speaks_with(&ours));
+        for strange in [
+            Versions::default(),
+            Versions {
+                protocol_min: 95,
+                protocol_max: 141,
+                ..ours
+            },
+            Versions {
+                protocol: 6,
+                protocol_max: 6,
+                ..ours
+            },
+            Versions {
+                delegate_min: 5,
+                delegate: 5,
+                ..ours
+            },
+        ] {
+            assert!(!ours.speaks_with(&strange), "{strange:?}");
+            assert!(!strange.speaks_with(&ours), "{strange:?}");
+        }
+    }
 }

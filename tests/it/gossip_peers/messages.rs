@@ -24,6 +24,7 @@ async fn written(file: &Path, start: &str) -> String {
     let end = Instant::now() + PATIENCE;
     loop {
         let text = std::fs::read_to_string(file).unwrap_or_default();
+        let text = text.replace('\n', ""); // serf ends the payload with one, mostly.
         if text.contains(&format!("{start} at ")) {
             return text;
         }
