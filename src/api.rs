@@ -21,6 +21,7 @@ pub mod health;
 pub mod internal;
 pub mod kv;
 pub mod node_info;
+pub mod operator;
 mod patience;
 pub mod read;
 pub mod register;

@@ -21,7 +21,7 @@ mod tasks;
 pub use data_dir::DataDirError;
 
 use crate::api::Api;
-use crate::api::agent::{Agent, Departure};
+use crate::api::agent::{Agent, Control, Departure, Pools, Reload, control};
 use crate::api::forward;
 use crate::app::reload::Knobs;
 use crate::ca;
@@ -49,6 +49,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::time::SystemTime;
 use tokio::sync::broadcast;
+use tokio::sync::mpsc;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -69,6 +70,18 @@ pub struct App {
     shutdown: CancellationToken,
     departure: Departure,
     knobs: Knobs,
+    reloads: mpsc::Receiver<Reload>,
+}
+
+/// What a running server needs from the process around it.
+#[derive(Debug)]
+pub enum Event {
+    /// The server cannot go on, for this reason.
+    Failed(String),
+    /// A client wants the configuration to be read again.
+    Reload(Reload),
+    /// A client wants the server to leave its datacenter and to stop.
+    Leave,
 }
 
 impl App {
@@ -121,11 +134,13 @@ impl App {
         if let Some(dir) = &config.data_dir {
             data_dir::keep(dir, &id)?;
         }
+        let (control, reloads) = control::channel();
         let mut app = Self {
             consensus,
             tasks: JoinSet::new(),
             shutdown: CancellationToken::new(),
             departure: Departure::default(),
+            reloads,
             knobs: Knobs {
                 https: tls.https_server().map(watch::Sender::new),
                 tls,
@@ -142,7 +157,7 @@ impl App {
                 metrics: telemetry::init_metrics(&(&config.telemetry).into()),
             },
         };
-        app.spawn_all(config, ports).await;
+        app.spawn_all(config, ports, control).await;
         Ok(app)
     }
 
@@ -160,8 +175,8 @@ impl App {
         self.knobs.turn(config).await
     }
 
-    /// Returns when the server cannot go on, with the reason.
-    pub async fn failed(&mut self) -> String {
+    /// Waits until the process around the server has to do something.
+    pub async fn event(&mut self) -> Event {
         let mut role = self.consensus.role();
         let stopped = async {
             match role.wait_for(|r| matches!(r, Role::Stopped { .. })).await {
@@ -170,12 +185,19 @@ impl App {
             }
         };
         tokio::select! {
-            reason = stopped => reason,
-            Some(ended) = self.tasks.join_next() => match ended {
+            reason = stopped => Event::Failed(reason),
+            Some(reply) = self.reloads.recv() => Event::Reload(reply),
+            () = self.departure.wanted() => Event::Leave,
+            Some(ended) = self.tasks.join_next() => Event::Failed(match ended {
                 Ok(name) => format!("the task {name} ended"),
                 Err(error) => format!("a task ended: {error}"),
-            },
+            }),
         }
+    }
+
+    /// Leaves the datacenter in order, and tells those who asked for it.
+    pub async fn leave(&self) {
+        self.departure.done();
     }
 
     /// Stops the server: edges first, then the leader's loops, Raft last. Acknowledged writes are on disk in any case.
@@ -197,7 +219,7 @@ impl App {
 }
 
 impl App {
-    async fn spawn_all(&mut self, config: &Config, ports: ports::Ports) {
+    async fn spawn_all(&mut self, config: &Config, ports: ports::Ports, control: Control) {
         let local = self.knobs.local.clone();
         let (consensus, stop) = (self.consensus.clone(), self.shutdown.clone());
         let store = consensus.store().clone();
@@ -208,6 +230,8 @@ impl App {
             metrics: Some(self.knobs.metrics.clone()),
             facts: Arc::new(settings::facts(config)),
             departure: self.departure.clone(),
+            pools: Pools::default(),
+            control,
         };
         let api = Api::with_agent(settings::api(config), consensus.clone(), agent);
         let grpc = ports::Grpc::new(ports.grpc, ports.grpc_tls);

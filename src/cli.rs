@@ -19,8 +19,15 @@ mod config_entry;
 mod connect;
 mod document;
 mod env;
+mod info;
+mod keyring;
+mod members;
+mod operator;
+mod pool;
 mod rpc;
+mod rtt;
 mod services;
+mod table;
 mod tls;
 mod validate;
 mod version;
@@ -59,8 +66,29 @@ enum Command {
     /// Run Envoy as a gateway
     #[command(subcommand)]
     Connect(connect::Args),
+    /// Make a member leave that failed and will not come back
+    ForceLeave(pool::ForceLeave),
+    /// Show the server's figures
+    Info(info::Args),
+    /// Let a server join members of its pool
+    Join(pool::Join),
+    /// Print a new key for gossip encryption
+    Keygen(keyring::Keygen),
+    /// List and change the keys of gossip encryption
+    Keyring(keyring::Args),
+    /// Let a server leave its datacenter in order and stop
+    Leave(pool::Plain),
+    /// Show the members of a pool
+    Members(members::Args),
+    /// Look after the servers of a datacenter
+    #[command(subcommand)]
+    Operator(operator::Args),
+    /// Let a server read its configuration again
+    Reload(pool::Plain),
     /// Call a method on a server's RPC port
     Rpc(rpc::Args),
+    /// Estimate the round trip between two nodes
+    Rtt(rtt::Args),
     /// Register and deregister services
     #[command(subcommand)]
     Services(services::Args),
@@ -119,7 +147,17 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Agent(args) => agent::run(args),
         Command::Config(args) => config_entry::run(&args),
         Command::Connect(args) => connect::run(args),
+        Command::ForceLeave(args) => pool::force_leave(&args),
+        Command::Info(args) => info::run(&args),
+        Command::Join(args) => pool::join(&args),
+        Command::Keygen(args) => Ok(keyring::generate(&args)),
+        Command::Keyring(args) => keyring::run(&args),
+        Command::Leave(args) => pool::leave(&args),
+        Command::Members(args) => members::run(&args),
+        Command::Operator(args) => operator::run(&args),
+        Command::Reload(args) => pool::reload(&args),
         Command::Rpc(args) => rpc::run(&args),
+        Command::Rtt(args) => rtt::run(&args),
         Command::Services(args) => services::run(&args),
         Command::Tls(args) => tls::run(&args),
         Command::Validate(args) => validate::run(args),

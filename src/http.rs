@@ -16,12 +16,14 @@ pub mod catalog;
 pub mod config_entry;
 pub mod connect;
 mod conversation;
+pub mod coordinate;
 pub mod decode;
 pub mod error;
 pub mod health;
 pub mod internal;
 pub mod json;
 pub mod kv;
+pub mod operator;
 pub mod path;
 pub mod reply;
 pub mod request;
@@ -38,7 +40,7 @@ pub use table::{Route, Verb};
 
 /// The rows of every noun, in one table.
 pub fn routes() -> Vec<&'static Route> {
-    let tables: [&'static [Route]; 8] = [
+    let tables: [&'static [Route]; 10] = [
         agent::ROUTES,
         status::ROUTES,
         catalog::ROUTES,
@@ -47,6 +49,8 @@ pub fn routes() -> Vec<&'static Route> {
         connect::ROUTES,
         internal::ROUTES,
         kv::ROUTES,
+        operator::ROUTES,
+        coordinate::ROUTES,
     ];
     tables.into_iter().flatten().collect()
 }

@@ -1,11 +1,15 @@
 //! What this server's own agent can do: services and checks registered with it, and facts about itself.
 
+pub mod control;
 mod departure;
 mod facts;
+pub mod pools;
 mod services;
 
+pub use control::{Control, Reload};
 pub use departure::Departure;
 pub use facts::{Facts, Member, Ports};
+pub use pools::Pools;
 pub use services::{AgentError, ServiceHealth, content_hash};
 
 use crate::api::Api;
@@ -30,6 +34,10 @@ pub struct Agent {
     pub facts: Arc<Facts>,
     /// Who wants it to leave.
     pub departure: Departure,
+    /// The gossip pools that this server is in.
+    pub pools: Pools,
+    /// The way to the process around this server.
+    pub control: Control,
 }
 
 impl Api {

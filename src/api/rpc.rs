@@ -12,13 +12,14 @@ mod rows;
 use crate::api::Api;
 use crate::api::error::Error;
 use crate::api::forward;
+use crate::api::operator::PeerName;
 use crate::codec;
 use crate::model::query::{
     ChecksInStateRequest, DatacenterIndexedCheckServiceNodes, DcSpecificRequest, DeregisterRequest,
     FederationStateQuery, FederationStateRequest, FederationStateResponse, IndexedCaRoots,
     IndexedCheckServiceNodes, IndexedFederationStates, IndexedHealthChecks, IndexedNodes,
-    IndexedServices, NodeSpecificRequest, RegisterRequest, ServiceDumpRequest,
-    ServiceSpecificRequest,
+    IndexedServices, KeyringRequest, NodeSpecificRequest, RaftRemovePeerRequest, RegisterRequest,
+    ServiceDumpRequest, ServiceSpecificRequest,
 };
 use crate::model::{Datacenter, QueryMeta, Timestamp};
 use crate::net::PeerIdentity;
@@ -57,6 +58,7 @@ pub const METHODS: &[&str] = &[
     "Health.NodeChecks",
     "Health.ServiceChecks",
     "Health.ServiceNodes",
+    "Internal.KeyringOperation",
     "Internal.NodeDump",
     "Internal.NodeInfo",
     "Internal.ServiceDump",
@@ -64,6 +66,9 @@ pub const METHODS: &[&str] = &[
     "KVS.Get",
     "KVS.List",
     "KVS.ListKeys",
+    "Operator.RaftGetConfiguration",
+    "Operator.RaftRemovePeerByAddress",
+    "Operator.RaftRemovePeerByID",
     "Status.Leader",
     "Status.Peers",
     "Status.Ping",
@@ -126,6 +131,7 @@ impl Handler for Api {
             "FederationState" => self.rpc_federation_state(&ctx, method, &body).await,
             "Health" => self.rpc_health(method, &body).await,
             "KVS" => self.rpc_kvs(method, &body).await,
+            "Operator" => self.rpc_operator(method, &body).await,
             "Status" => self.rpc_status(method),
             _ => self.rpc_other(method, &body).await,
         }
@@ -167,6 +173,21 @@ impl Api {
         let answered = self.consensus().answer(&question).await;
         let answer = answered.map_err(|error| RpcError::failed(error.to_string()))?;
         encode(serde_bytes::Bytes::new(&answer))
+    }
+
+    async fn rpc_operator(&self, method: &str, body: &[u8]) -> Reply {
+        if method == "Operator.RaftGetConfiguration" {
+            let request: DcSpecificRequest = decode(body)?;
+            return encode(&self.raft_configuration(&request).await?);
+        }
+        let request: RaftRemovePeerRequest = decode(body)?;
+        let name = match method {
+            "Operator.RaftRemovePeerByAddress" => PeerName::Address(request.address),
+            "Operator.RaftRemovePeerByID" => PeerName::Id(request.id),
+            _ => return unknown(method),
+        };
+        self.raft_remove_peer(&request.datacenter, &name).await?;
+        encode(&Nothing {})
     }
 
     async fn rpc_catalog(&self, method: &str, body: &[u8]) -> Reply {
@@ -304,6 +325,9 @@ impl Api {
                 service_dump,
                 IndexedCheckServiceNodes { nodes }
             ),
+            "Internal.KeyringOperation" => {
+                encode(&self.keyring(&decode::<KeyringRequest>(body)?).await?)
+            }
             "ConnectCA.Roots" => {
                 let request: DcSpecificRequest = decode(body)?;
                 let (meta, roots) = self.ca_roots(&request).await?.into_parts();

@@ -1,6 +1,7 @@
 //! `agent`: runs the server until a signal ends it.
 
 use crate::app::App;
+use crate::app::Event;
 use crate::config;
 use crate::config::Loaded;
 use crate::config::Sources;
@@ -97,31 +98,45 @@ async fn until_stopped(
             _ = interrupt.recv() => info!("stopping: interrupted"),
             _ = terminate.recv() => info!("stopping: terminated"),
             _ = hangup.recv() => {
-                reload(app, &mut running, sources, log).await;
+                // What is wrong was logged, and nobody waits for an answer.
+                let _ = reload(app, &mut running, sources, log).await;
                 continue;
             }
-            reason = app.failed() => {
-                error!("stopping: {reason}");
-                return Ok(ExitCode::FAILURE);
-            }
+            event = app.event() => match event {
+                Event::Failed(reason) => {
+                    error!("stopping: {reason}");
+                    return Ok(ExitCode::FAILURE);
+                }
+                Event::Reload(reply) => {
+                    // Whoever asked may have gone.
+                    let _ = reply.send(reload(app, &mut running, sources, log).await);
+                    continue;
+                }
+                Event::Leave => {
+                    info!("stopping: told to leave");
+                    app.leave().await;
+                }
+            },
         }
         return Ok(ExitCode::SUCCESS);
     }
 }
 
-/// Puts a new reading of the configuration in force, as far as a running server can; all of it or nothing.
-async fn reload(app: &App, running: &mut Loaded, sources: &Sources, log: &LogHandle) {
-    let newer = match config::reload(sources, running) {
-        Ok(newer) => newer,
-        Err(problems) => {
-            error!("configuration not reloaded, the old one stays in force: {problems}");
-            return;
-        }
+/// Puts a new reading of the configuration in force, as far as a running server can; all of it or nothing. `Err` says what
+/// is wrong, which is in the log, too.
+async fn reload(
+    app: &App,
+    running: &mut Loaded,
+    sources: &Sources,
+    log: &LogHandle,
+) -> Result<(), String> {
+    let kept = |problem: String| {
+        error!("configuration not reloaded, the old one stays in force: {problem}");
+        problem
     };
-    if let Err(error) = app.reload(&newer.loaded.config).await {
-        error!("configuration not reloaded, the old one stays in force: {error:#}");
-        return;
-    }
+    let newer = config::reload(sources, running).map_err(|problems| kept(problems.to_string()))?;
+    let turned = app.reload(&newer.loaded.config).await;
+    turned.map_err(|error| kept(format!("{error:#}")))?;
     if let Err(error) = log.set_level(&newer.loaded.config.log.level) {
         error!("log level not changed: {error}");
     }
@@ -137,6 +152,7 @@ async fn reload(app: &App, running: &mut Loaded, sources: &Sources, log: &LogHan
     }
     info!(changed = newer.changed.join(", "), "configuration reloaded");
     *running = newer.loaded;
+    Ok(())
 }
 
 /// The first lines of the log: who this is, and what of the configuration does not act.

@@ -127,7 +127,8 @@ impl Client {
         self.send(Method::DELETE, segments, query, None).await
     }
 
-    async fn send(
+    /// Sends a request; the answer's text.
+    pub(crate) async fn send(
         &self,
         method: Method,
         segments: &[&str],
@@ -158,7 +159,7 @@ impl Client {
         if status.is_success() {
             return Ok(text);
         }
-        let body = text.trim().to_owned();
+        let body = text;
         if status == StatusCode::FORBIDDEN {
             return Err(ClientError::Denied {
                 method: method.to_string(),

@@ -1,15 +1,16 @@
-//! What a server that does not lead asks of the one that does: to write for it, and how new the state is.
+//! What a server that does not lead asks of the one that does: to write for it, how new the state is, and to take a server
+//! out of the membership.
 //!
 //! A [`Forward`] brings the bytes of a question to the leader and the answer back; it knows nothing of either. The leader
 //! never passes a question on, so two servers that disagree about who leads cannot send it in circles.
 
 use crate::consensus::batch::Waiting;
 use crate::consensus::entry::{CodecError, Sealed, decode_record, encode_record};
-use crate::consensus::error::ProposeError;
+use crate::consensus::error::{Error, ProposeError};
 use crate::consensus::handle::Written;
 use crate::consensus::role::Role;
 use crate::consensus::types::Peer;
-use crate::model::Index;
+use crate::model::{Index, NodeId};
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,9 @@ const ROUNDS: usize = 8;
 
 /// How long a question about the state may take. Its asker gives up earlier, or asks again.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a change of the membership may take: its writing and its showing have 10 s each.
+const REMOVE_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// How long to wait for the answer of a leader that was replaced: it may know that it wrote nothing.
 const GRACE: Duration = Duration::from_millis(500);
@@ -61,6 +65,8 @@ pub(crate) enum Question {
     Propose(Vec<Sealed>),
     /// Up to which index the leader has applied the log; with `confirm` after a quorum said that it leads.
     Read { confirm: bool },
+    /// To take this server out of the membership.
+    Remove(NodeId),
 }
 
 /// What is answered.
@@ -69,6 +75,8 @@ pub(crate) enum Answer {
     /// One for each proposal, in their order.
     Proposed(Vec<Result<Written, ProposeError>>),
     Read(Result<Index, ProposeError>),
+    /// `Err` says why it was not done.
+    Removed(Result<(), String>),
 }
 
 pub(crate) fn decode_question(bytes: &[u8]) -> Result<Question, CodecError> {
@@ -143,7 +151,7 @@ impl Forwarder {
         let question = Question::Propose(commands);
         match self.ask(way, leader, &question, self.write_limit).await? {
             Answer::Proposed(all) => Ok(all),
-            Answer::Read(_) => Err(ProposeError::Unknown),
+            Answer::Read(_) | Answer::Removed(_) => Err(ProposeError::Unknown),
         }
     }
 
@@ -160,7 +168,18 @@ impl Forwarder {
         let question = Question::Read { confirm };
         match self.ask(&**way, leader, &question, READ_TIMEOUT).await? {
             Answer::Read(index) => index.map_err(ours),
-            Answer::Proposed(_) => Err(ProposeError::Unknown),
+            Answer::Proposed(_) | Answer::Removed(_) => Err(ProposeError::Unknown),
+        }
+    }
+
+    /// Has the leader take a server out of the membership.
+    pub(crate) async fn remove(&self, leader: &Peer, id: &NodeId) -> Result<(), Error> {
+        let way = self.way.as_ref().ok_or(Error::NotLeader)?;
+        let question = Question::Remove(id.clone());
+        match self.ask(&**way, leader, &question, REMOVE_TIMEOUT).await {
+            Ok(Answer::Removed(removed)) => removed.map_err(Error::Raft),
+            Ok(Answer::Proposed(_) | Answer::Read(_)) => Err(Error::NotLeader),
+            Err(error) => Err(Error::Raft(error.to_string())),
         }
     }
 

@@ -4,7 +4,7 @@ use crate::consensus::batch::Waiting;
 use crate::consensus::elect::Contact;
 use crate::consensus::entry::{CodecError, Sealed};
 use crate::consensus::error::{Error, ProposeError};
-use crate::consensus::forward::{Answer, Question, decode_question, encode_answer};
+use crate::consensus::forward::{Answer, Forwarder, Question, decode_question, encode_answer};
 use crate::consensus::log_store::LogStore;
 use crate::consensus::machine::{Applied, blocking};
 use crate::consensus::role::Role;
@@ -70,6 +70,7 @@ pub(crate) struct Inner {
     pub(crate) contact: Arc<Contact>,
     pub(crate) timing: Timing,
     pub(crate) peers: Arc<Peers>,
+    pub(crate) forwarder: Forwarder,
     /// Held to write by who needs a moment without new proposals.
     pub(crate) gate: Arc<RwLock<()>>,
     pub(crate) tasks: Vec<JoinHandle<()>>,
@@ -150,6 +151,10 @@ impl Consensus {
                     false => &self.inner.readers,
                 };
                 Answer::Read(self.ask(askers, true).await)
+            }
+            Question::Remove(id) => {
+                let removed = self.remove_server(&id).await;
+                Answer::Removed(removed.map_err(|error| error.to_string()))
             }
         };
         encode_answer(&answer)

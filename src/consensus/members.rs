@@ -106,6 +106,19 @@ impl Consensus {
         self.change(change, false).await
     }
 
+    /// Removes a server from the membership, wherever the leader is.
+    ///
+    /// # Errors
+    /// As [`Self::remove_server`], or the leader cannot be reached.
+    pub async fn expel_server(&self, id: &NodeId) -> Result<(), Error> {
+        match self.leader() {
+            Some(leader) if !self.inner.role.borrow().is_leader() => {
+                self.inner.forwarder.remove(&leader, id).await
+            }
+            _ => self.remove_server(id).await,
+        }
+    }
+
     /// Waits until this server was removed from the membership. The last it hears of that is that it loses its vote.
     pub async fn removed(&self) {
         let id = self.inner.id;

@@ -185,6 +185,7 @@ fn assemble(opened: Opened, config: &Config, span: &tracing::Span) -> Consensus 
         contact,
         timing,
         peers,
+        forwarder,
         gate,
         tasks,
     })

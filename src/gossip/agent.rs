@@ -139,7 +139,7 @@ impl Gossip {
     /// # Errors
     /// When none did: why, for each.
     pub async fn join(&self, addresses: &[Target]) -> Result<usize, JoinError> {
-        let attempts = addresses.iter().map(|to| self.join_one(to));
+        let attempts = addresses.iter().cloned().map(|to| self.join_one(to));
         let results: Vec<_> = stream::iter(attempts).buffered(JOINS).collect().await;
         let joined = results.iter().filter(|result| result.is_ok()).count();
         let failures: Vec<_> = results.into_iter().filter_map(Result::err).collect();
@@ -152,9 +152,8 @@ impl Gossip {
         Ok(joined)
     }
 
-    async fn join_one(&self, to: &Target) -> Result<(), JoinFailure> {
+    async fn join_one(&self, to: Target) -> Result<(), JoinFailure> {
         let (reply, result) = oneshot::channel();
-        let to = to.clone();
         let join = Join {
             to: to.clone(),
             reply,

@@ -1,6 +1,7 @@
 //! `/v1/agent`: services and checks of this server, and the server itself.
 
 mod checks;
+mod control;
 mod health;
 mod myself;
 mod services;
@@ -13,6 +14,10 @@ use crate::http::table::{Route, route};
 pub static ROUTES: &[Route] = &[
     route!(Get, "/v1/agent/self", myself::myself),
     route!(Get, "/v1/agent/members", myself::members),
+    route!(Put, "/v1/agent/join/", control::join),
+    route!(Put, "/v1/agent/leave", control::leave),
+    route!(Put, "/v1/agent/force-leave/", control::force_leave),
+    route!(Put, "/v1/agent/reload", control::reload),
     route!(Get, "/v1/agent/version", myself::version),
     route!(Get, "/v1/agent/metrics", myself::metrics),
     route!(Get, "/v1/agent/services", services::all),

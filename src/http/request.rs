@@ -55,6 +55,12 @@ impl Query {
             .map(|(_, value)| value.as_str())
     }
 
+    /// Whether a parameter is there and not switched off with `0` or `false`.
+    pub fn switch(&self, name: &str) -> bool {
+        self.get(name)
+            .is_some_and(|value| value != "0" && value != "false")
+    }
+
     /// Whether a parameter is there, with a value or without.
     pub fn has(&self, name: &str) -> bool {
         self.get(name).is_some()

@@ -12,6 +12,7 @@ use crate::model::ids::{CheckId, Datacenter, Index, NodeId, NodeName, ServiceId,
 use crate::model::kv::KvEntry;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// How a read wants to be answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -283,6 +284,89 @@ pub struct KvsRequest {
     pub token: String,
 }
 
+/// `Operator.RaftRemovePeerByAddress` and `Operator.RaftRemovePeerByID`; each reads one of the two names.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct RaftRemovePeerRequest {
+    pub datacenter: Datacenter,
+    pub address: String,
+    #[serde(rename = "ID")]
+    pub id: NodeId,
+    pub token: String,
+}
+
+/// A server in the Raft configuration.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct RaftServer {
+    #[serde(rename = "ID")]
+    pub id: NodeId,
+    pub node: NodeName,
+    pub address: String,
+    pub leader: bool,
+    pub protocol_version: String,
+    pub voter: bool,
+}
+
+/// `Operator.RaftGetConfiguration`; the same in JSON.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct RaftConfiguration {
+    pub servers: Vec<RaftServer>,
+    pub index: Index,
+}
+
+/// `Internal.KeyringOperation`: `operation` is `list`, `install`, `use` or `remove`.
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct KeyringRequest {
+    pub operation: String,
+    /// In base64. A secret.
+    pub key: String,
+    pub datacenter: Datacenter,
+    /// Whether a server passed it on to this one.
+    pub forwarded: bool,
+    pub relay_factor: u8,
+    /// Whether only this datacenter's own pool is asked.
+    pub local_only: bool,
+    pub token: String,
+}
+
+/// What came of an operation on the keys of one pool; the same in JSON.
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct KeyringResponse {
+    #[serde(rename = "WAN")]
+    pub wan: bool,
+    pub datacenter: Datacenter,
+    pub segment: String,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub messages: BTreeMap<NodeName, String>,
+    /// Keys in base64, which are secrets, and how many members have them.
+    pub keys: BTreeMap<String, usize>,
+    /// Those that encrypt.
+    pub primary_keys: BTreeMap<String, usize>,
+    pub num_nodes: usize,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub error: String,
+}
+
+impl fmt::Debug for KeyringResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyringResponse")
+            .field("wan", &self.wan)
+            .field("datacenter", &self.datacenter)
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}
+
+reply!(
+    /// `Internal.KeyringOperation`.
+    KeyringResponses, {
+        responses: Vec<KeyringResponse>,
+    }
+);
 reply!(
     /// `FederationState.List`.
     IndexedFederationStates, {

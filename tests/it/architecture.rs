@@ -35,8 +35,10 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "model",
             "codec",
             "net",
+            "gossip",
             "store",
             "rpc",
+            "discovery",
             "consensus",
             "ca",
             "local",
@@ -88,7 +90,16 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ),
     (
         "cli",
-        &["model", "codec", "net", "rpc", "bootstrap", "config", "app"],
+        &[
+            "model",
+            "codec",
+            "net",
+            "gossip",
+            "rpc",
+            "bootstrap",
+            "config",
+            "app",
+        ],
     ),
 ];
 

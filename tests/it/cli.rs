@@ -25,14 +25,14 @@ use std::time::Instant;
 
 /// A server that answers from a table and remembers what was asked.
 #[derive(Clone, Default)]
-struct FakeServer {
+pub(crate) struct FakeServer {
     answers: Arc<Mutex<BTreeMap<String, (u16, String)>>>,
     seen: Arc<Mutex<Vec<(String, String)>>>,
 }
 
 impl FakeServer {
     /// What a server with one node `s1` and no gateways answers.
-    fn usual() -> Self {
+    pub(crate) fn usual() -> Self {
         let server = Self::default();
         server.answer(
             "GET /v1/agent/self",
@@ -51,17 +51,17 @@ impl FakeServer {
         server
     }
 
-    fn answer(&self, request: &str, body: &Value) {
+    pub(crate) fn answer(&self, request: &str, body: &Value) {
         self.answer_status(request, 200, &body.to_string());
     }
 
-    fn answer_status(&self, request: &str, status: u16, body: &str) {
+    pub(crate) fn answer_status(&self, request: &str, status: u16, body: &str) {
         let mut answers = self.answers.lock().unwrap();
         answers.insert(request.to_owned(), (status, body.to_owned()));
     }
 
     /// The bodies sent with `request`, in order.
-    fn bodies(&self, request: &str) -> Vec<Value> {
+    pub(crate) fn bodies(&self, request: &str) -> Vec<Value> {
         let seen = self.seen.lock().unwrap();
         let matching = seen.iter().filter(|(what, _)| what == request);
         matching
@@ -69,7 +69,7 @@ impl FakeServer {
             .collect()
     }
 
-    fn start(&self) -> SocketAddr {
+    pub(crate) fn start(&self) -> SocketAddr {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();

@@ -20,5 +20,6 @@ pub(crate) mod peers;
 pub(crate) mod raft;
 pub(crate) mod serf;
 pub(crate) mod server;
+pub(crate) mod stand_in;
 pub(crate) mod trio;
 pub(crate) mod xds;

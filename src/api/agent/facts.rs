@@ -43,7 +43,7 @@ pub struct Facts {
     pub settings: Map<String, Value>,
 }
 
-/// A member of the LAN, in the shape clients know.
+/// A member of a pool, in the shape clients know.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Member {
     /// The node's name.
@@ -54,38 +54,37 @@ pub struct Member {
     pub port: u16,
     /// Its tags.
     pub tags: StringMap,
-    /// 1 is alive.
+    /// 1 is alive, 2 leaving, 3 left, 4 failed.
     pub status: u8,
+    /// Lowest, highest and current version of memberlist's protocol.
+    pub protocol: [u8; 3],
+    /// Lowest, highest and current version of serf's protocol.
+    pub delegate: [u8; 3],
 }
 
 /// Envoy versions that the control plane is made for.
 const ENVOY: [&str; 1] = ["1.40.0"];
 
 impl Api {
-    /// This server as a member of the LAN or the WAN. Others are members once there is gossip.
-    ///
-    /// # Errors
-    /// There is no agent.
-    pub fn agent_members(&self, wan: bool) -> Result<Vec<Member>, Error> {
-        let mut member = self.own_member()?;
-        if wan {
-            member.name = format!("{}.{}", member.name, self.settings().datacenter);
-            member.port = self.agent()?.facts.ports.serf_wan;
-            member.tags.remove("wan_join_port");
-        }
-        Ok(vec![member])
-    }
-
-    fn own_member(&self) -> Result<Member, Error> {
+    /// This server as the member of a pool in which it does not gossip.
+    pub(super) fn alone(&self, wan: bool) -> Result<Member, Error> {
         let agent = self.agent()?;
         let identity = agent.local.identity();
-        Ok(Member {
+        let mut member = Member {
             name: identity.node.to_string(),
             address: identity.address.clone(),
             port: agent.facts.ports.serf_lan,
             tags: agent.facts.tags.clone(),
             status: 1,
-        })
+            protocol: [1, 5, 2],
+            delegate: [2, 5, 4],
+        };
+        if wan {
+            member.name = format!("{}.{}", member.name, self.settings().datacenter);
+            member.port = agent.facts.ports.serf_wan;
+            member.tags.remove("wan_join_port");
+        }
+        Ok(member)
     }
 
     /// The `Config` part of what the agent tells about itself.
@@ -159,14 +158,6 @@ impl Api {
         }))
     }
 
-    /// This server's member row, for the agent's own view.
-    ///
-    /// # Errors
-    /// There is no agent.
-    pub fn agent_member(&self) -> Result<Member, Error> {
-        self.own_member()
-    }
-
     /// Metadata of this server's node.
     ///
     /// # Errors
@@ -186,7 +177,7 @@ impl Api {
         let alone = self.consensus().peers().len() <= 1;
         let leads = matches!(&*self.consensus().role().borrow(), Role::Leader { .. });
         let datacenters = self.datacenters().len();
-        Ok(BTreeMap::from([
+        let mut stats = BTreeMap::from([
             (
                 "agent",
                 texts([
@@ -224,7 +215,14 @@ impl Api {
                     ("version", format!("crossway {}", agent.facts.version)),
                 ]),
             ),
-        ]))
+        ]);
+        let pools = [
+            ("serf_lan", &agent.pools.lan),
+            ("serf_wan", &agent.pools.wan),
+        ];
+        let pools = pools.into_iter();
+        stats.extend(pools.filter_map(|(name, pool)| Some((name, pool.as_ref()?.stats()))));
+        Ok(stats)
     }
 
     fn raft_stats(&self) -> StringMap {

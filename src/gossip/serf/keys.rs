@@ -225,7 +225,7 @@ impl Serf {
     fn listed_keys(&self, asker: &Asker) -> KeyResponse {
         let Some(ring) = &self.config.keyring else {
             return KeyResponse {
-                message: "No keyring to list (encryption not enabled)".into(),
+                message: "Keyring is empty (encryption not enabled)".into(),
                 ..KeyResponse::default()
             };
         };

@@ -38,11 +38,7 @@ pub(super) async fn members(request: Request) -> Result<Reply, HttpError> {
         let text = "Network segments are not supported in this version of Consul";
         return Err(HttpError::internal(text));
     }
-    let wan = request
-        .query
-        .get("wan")
-        .is_some_and(|wan| wan != "0" && wan != "false");
-    let members = request.api.agent_members(wan)?;
+    let members = request.api.agent_members(request.query.switch("wan"))?;
     let body = json::list(members.iter().map(MemberView::from))?;
     Ok(Reply::json(body))
 }

@@ -143,7 +143,7 @@ impl<'a> ServiceHealthView<'a> {
     }
 }
 
-/// A member, with the protocol versions of those who speak Consul 1.8's gossip.
+/// A member.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct MemberView<'a> {
@@ -162,18 +162,20 @@ pub struct MemberView<'a> {
 
 impl<'a> From<&'a Member> for MemberView<'a> {
     fn from(m: &'a Member) -> Self {
+        let [protocol_min, protocol_max, protocol_cur] = m.protocol;
+        let [delegate_min, delegate_max, delegate_cur] = m.delegate;
         Self {
             name: &m.name,
             addr: &m.address,
             port: m.port,
             tags: &m.tags,
             status: m.status,
-            protocol_min: 1,
-            protocol_max: 5,
-            protocol_cur: 2,
-            delegate_min: 2,
-            delegate_max: 5,
-            delegate_cur: 4,
+            protocol_min,
+            protocol_max,
+            protocol_cur,
+            delegate_min,
+            delegate_max,
+            delegate_cur,
         }
     }
 }

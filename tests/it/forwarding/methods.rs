@@ -75,12 +75,17 @@ fn rows() -> Vec<(&'static str, Ask)> {
         ("Health.NodeChecks", Same(a.clone())),
         ("Health.ServiceChecks", Same(service.clone())),
         ("Health.ServiceNodes", Same(service)),
+        ("Internal.KeyringOperation", Own), // The pool's members, whoever leads.
         ("Internal.NodeDump", Same(json!({}))),
         ("Internal.NodeInfo", Same(a.clone())),
         ("Internal.ServiceDump", Same(json!({}))),
         ("KVS.Get", Same(json!({"Key": "k"}))),
         ("KVS.List", Same(json!({"Key": "k"}))),
         ("KVS.ListKeys", Same(json!({"Prefix": "k"}))),
+        ("Operator.RaftGetConfiguration", Same(json!({}))),
+        // The tests of operations take a server away.
+        ("Operator.RaftRemovePeerByAddress", Own),
+        ("Operator.RaftRemovePeerByID", Own),
         ("Status.Leader", Same(json!({}))),
         ("Status.Peers", Same(json!({}))),
         ("Status.Ping", Same(json!({}))),

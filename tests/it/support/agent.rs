@@ -7,7 +7,7 @@
 )] // Test code: a failed step should stop the test.
 
 use crate::support::http::{self, PATIENCE, Response};
-use crossway::api::agent::{Agent, Facts, Ports};
+use crossway::api::agent::{Agent, Facts, Pools, Ports, control};
 use crossway::api::{Api, Settings as ApiSettings};
 use crossway::ca;
 use crossway::consensus::{Config as RaftConfig, Consensus};
@@ -50,6 +50,11 @@ pub(crate) fn hasty() -> Limits {
 
 impl AgentServer {
     pub(crate) async fn start(node: &str, data_dir: Option<&Path>) -> Self {
+        Self::start_in(node, data_dir, Pools::default()).await
+    }
+
+    /// A server that is in these pools.
+    pub(crate) async fn start_in(node: &str, data_dir: Option<&Path>, pools: Pools) -> Self {
         let consensus = consensus(node).await;
         let (local, problems) = Local::open(config(node, data_dir)).unwrap();
         let (ca, orders) = ca::channel();
@@ -59,6 +64,8 @@ impl AgentServer {
             metrics: Some(telemetry::init_metrics(&Default::default())),
             facts: Arc::new(facts()),
             departure: Default::default(),
+            pools,
+            control: control::channel().0,
         };
         let settings = ApiSettings {
             datacenter: "dc1".into(),
@@ -107,6 +114,11 @@ impl AgentServer {
             cluster_id: None,
         }));
         server
+    }
+
+    /// Where its HTTP is.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// Ends everything without a good-bye.
