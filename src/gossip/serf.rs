@@ -16,6 +16,7 @@
 //! | `events`, `history` | user events; what was heard before |
 //! | `query`, `respond` | queries of ours and their answers; queries of others |
 //! | `keys`, `conflict` | serf's own queries: the pool's keys, and who has a name |
+//! | `places` | where members are in the network |
 //! | `upkeep` | what is due: forgetting, reconnecting, the clocks of the snapshot |
 //! | `snapshot` | the file from which a restarted agent finds its pool again |
 //!
@@ -34,6 +35,7 @@ mod intents;
 mod keys;
 mod members;
 mod output;
+mod places;
 mod query;
 mod respond;
 mod snapshot;
@@ -76,7 +78,6 @@ use crate::gossip::serf::members::Members;
 use crate::gossip::serf::query::PendingQueries;
 use crate::gossip::serf::snapshot::Recorder;
 use crate::gossip::swim;
-use crate::gossip::swim::Node;
 use crate::gossip::swim::Swim;
 use crate::gossip::swim::Token;
 use crate::gossip::swim::UserQueue;
@@ -114,6 +115,8 @@ pub struct Serf {
     coordinates: BTreeMap<NodeName, Coordinate>,
     recorder: Option<Recorder>,
     recorded_clocks: [u64; 3],
+    /// Whether members or intents changed since the timers were set.
+    changed: bool,
     record_at: Option<Instant>,
     reap_at: Option<Instant>,
     reconnect_at: Option<Instant>,
@@ -149,6 +152,7 @@ impl Serf {
             coordinates: BTreeMap::new(),
             recorder,
             recorded_clocks: [0; 3],
+            changed: false,
             record_at: None,
             reap_at: None,
             reconnect_at: None,
@@ -192,19 +196,6 @@ impl Serf {
     /// What we say about ourselves.
     pub fn tags(&self) -> &Tags {
         &self.config.tags
-    }
-
-    /// Where we are in the network.
-    pub fn coordinate(&self) -> &Coordinate {
-        self.vivaldi.coordinate()
-    }
-
-    /// Where a member is, as it said when it last answered our probe; we ourselves, too.
-    pub fn coordinate_of(&self, name: &NodeName) -> Option<&Coordinate> {
-        match name == self.name() {
-            true => Some(self.coordinate()),
-            false => self.coordinates.get(name),
-        }
     }
 
     /// Whether [`leave`](Self::leave) was called.
@@ -415,48 +406,6 @@ impl Serf {
         };
         if news {
             self.broadcast(queue, bytes, None);
-        }
-    }
-
-    /// Learns from a round trip where we are.
-    fn learn(
-        &mut self,
-        node: &Node,
-        rtt: std::time::Duration,
-        payload: &[u8],
-        rng: &mut dyn RngCore,
-    ) {
-        if !self.config.coordinates {
-            return;
-        }
-        let other = match Coordinate::from_ack_payload(payload) {
-            Ok(Some(other)) => other,
-            Ok(None) => return, // It keeps no coordinates.
-            Err(error) => {
-                tracing::warn!(
-                    "gossip: the coordinate of {} is ignored: {error}",
-                    node.name
-                );
-                return;
-            }
-        };
-        match self.vivaldi.update(&node.name, &other, rtt, rng) {
-            Ok(()) => {
-                self.coordinates.insert(node.name.clone(), other);
-                self.publish_coordinate();
-            }
-            Err(error) => tracing::warn!("gossip: {} is ignored: {error}", node.name),
-        }
-    }
-
-    /// From now on, answers to probes carry our coordinate.
-    fn publish_coordinate(&mut self) {
-        if !self.config.coordinates {
-            return;
-        }
-        match self.vivaldi.coordinate().to_ack_payload() {
-            Ok(payload) => self.swim.set_ack_payload(payload.into()),
-            Err(error) => tracing::error!("gossip: the coordinate cannot be sent: {error}"),
         }
     }
 }

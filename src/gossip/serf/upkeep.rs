@@ -24,6 +24,7 @@ const CLOCK_INTERVAL: Duration = Duration::from_millis(500);
 impl Serf {
     /// Tells what happened to members, and notes it.
     pub(super) fn tell_members(&mut self, events: impl IntoIterator<Item = Event>) {
+        self.changed = true;
         for (change, member) in events {
             let name = &member.name;
             tracing::info!("gossip: {} {name}", change.as_str());
@@ -68,6 +69,9 @@ impl Serf {
         if self.recorder.is_some() && clocks != self.recorded_clocks && self.record_at.is_none() {
             self.record_at = Some(now + CLOCK_INTERVAL);
         }
+        if !std::mem::take(&mut self.changed) {
+            return; // Most packets bring no news: they shall not cost a look at all members.
+        }
         if self.reap_at.is_none() && self.members.has_past() {
             self.reap_at = Some(now + timing.reap_interval);
         }
@@ -85,6 +89,7 @@ impl Serf {
             self.record_clocks();
         }
         if due(&mut self.reap_at, now) {
+            self.changed = true; // There may be more to forget.
             let limits = Limits {
                 failed: timing.reconnect_timeout,
                 left: timing.tombstone_timeout,
@@ -93,8 +98,11 @@ impl Serf {
             let reaped = self.members.reap(now, limits);
             self.tell_members(reaped);
         }
-        if due(&mut self.reconnect_at, now) && self.life == Life::Alive {
-            self.reconnect(rng);
+        if due(&mut self.reconnect_at, now) {
+            self.changed = true; // There may be more to reach.
+            if self.life == Life::Alive {
+                self.reconnect(rng);
+            }
         }
     }
 

@@ -119,6 +119,19 @@ fn who_crashes_has_failed_and_is_looked_for() {
     assert_eq!(pool.serf(2).members().count(), 4);
 }
 
+/// However large the pool, a failed member gets about one attempt per interval.
+#[test]
+fn all_together_look_for_a_failed_member_once_per_interval() {
+    let mut pool = Pool::joined(6);
+    pool.crash(5);
+    pool.until("all see it", |pool| pool.all_see(5, Some(S::Failed)));
+    pool.run(50 * 30 * SECOND);
+    let told = pool.hosts.iter().flat_map(|host| &host.told);
+    let looks = told.filter(|o| matches!(o, Output::Reconnect { .. }));
+    let looks = looks.count();
+    assert!((30..70).contains(&looks), "{looks}");
+}
+
 #[test]
 fn a_failed_member_can_be_made_to_leave() {
     let mut pool = Pool::joined(4);
@@ -207,9 +220,8 @@ fn who_was_made_to_leave_behind_its_back_says_that_it_is_here() {
     pool.cut.clear();
     pool.separate(0, 3); // The others hear of it before it does.
     pool.separate(1, 3);
-    pool.until("the other side hears of it", |pool| {
-        pool.status(2, 3) == Some(S::Leaving)
-    });
+    assert!(pool.exchange(2, 0, Exchange::Meet));
+    assert_eq!(pool.status(2, 3), Some(S::Leaving));
     pool.cut.clear();
     pool.until("it is here", |pool| {
         (0..4).all(|observer| pool.status(observer, 3) == Some(S::Alive))
