@@ -45,7 +45,8 @@ async fn attach(network: &Network, config: Config, admission: Arc<dyn Admission>
 async fn pool(network: &Network, n: u8) -> Vec<Gossip> {
     let mut all = Vec::new();
     for n in 1..=n {
-        let config = config_at(&format!("n{n}"), address(n));
+        let mut config = config_at(&format!("n{n}"), address(n));
+        config.serf.timing.reconnect_interval = Duration::from_millis(200);
         all.push(attach(network, config, Arc::new(AdmitAll)).await);
     }
     let joins = all.iter().skip(1).map(|gossip| async {
@@ -70,21 +71,12 @@ async fn alive(members: &[Gossip], n: usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_parted_pool_becomes_two_and_heals_by_itself() {
     let network = Network::new(1);
-    let mut members = pool(&network, 6).await;
+    let members = pool(&network, 6).await;
     let (one, other): (Vec<_>, Vec<_>) =
         (1..=6).map(address).partition(|a| a.ip() < address(4).ip());
     network.part(&one, &other);
     alive(&members, 3).await;
     network.heal();
-    // A later restart of one member is enough to bring them together.
-    let last = members.pop().unwrap();
-    last.shutdown().await;
-    let again = attach(&network, config_at("n6", address(6)), Arc::new(AdmitAll)).await;
-    assert_eq!(
-        again.join(&[at(address(1)), at(address(4))]).await.unwrap(),
-        2
-    );
-    members.push(again);
     alive(&members, 6).await;
 }
 
