@@ -92,7 +92,9 @@ impl Timing {
 
 /// Decides whether nodes may be members: one node that is said to be alive, or all nodes of a pool that is joined.
 #[derive(Clone)]
-pub struct Filter(Arc<dyn Fn(&[Node]) -> Result<(), String> + Send + Sync>);
+pub struct Filter(Arc<Admit>);
+
+type Admit = dyn Fn(&[Node]) -> Result<(), String> + Send + Sync;
 
 impl Filter {
     /// A filter from a function that says why nodes are refused. It is called often and must be quick.

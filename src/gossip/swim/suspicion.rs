@@ -115,9 +115,14 @@ mod tests {
         assert_eq!(time(1000), secs(12.0));
     }
 
+    #[expect(clippy::disallowed_methods, reason = "an arbitrary start of time")]
+    fn start() -> Instant {
+        Instant::now()
+    }
+
     #[test]
     fn each_accuser_counts_once_and_the_first_never() {
-        let now = Instant::now();
+        let now = start();
         let mut suspicion = Suspicion::new("a".into(), 2, (secs(1.0), secs(6.0)), now);
         assert_eq!(suspicion.deadline(), now + secs(6.0));
         assert!(!suspicion.confirm(&"a".into()));
@@ -132,7 +137,7 @@ mod tests {
 
     #[test]
     fn with_nobody_to_confirm_the_shortest_time_counts() {
-        let now = Instant::now();
+        let now = start();
         let suspicion = Suspicion::new("a".into(), 0, (secs(1.0), secs(6.0)), now);
         assert_eq!(suspicion.deadline(), now + secs(1.0));
     }

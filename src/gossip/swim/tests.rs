@@ -1,5 +1,6 @@
 //! One member, told by hand what others say.
 
+mod own;
 mod probe;
 mod queue;
 mod spread;

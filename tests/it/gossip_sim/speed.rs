@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use crossway::gossip::serf::MemberChange;
 use crossway::gossip::swim::Timing;
 
 use crate::gossip_sim::soak;
-use crate::gossip_sim::world::Sight;
 use crate::gossip_sim::world::World;
 
 /// By when everybody knows everything: two exchanges of states in a pool of 50.
@@ -45,7 +45,7 @@ fn promise(nodes: usize, timing: &Timing) -> Duration {
 }
 
 /// Lets time pass until all running hosts saw something of a host. Gives the times at which the first and the last did.
-fn spread(world: &mut World, subject: usize, sight: Sight) -> (Duration, Duration) {
+fn spread(world: &mut World, subject: usize, change: MemberChange) -> (Duration, Duration) {
     let from = world.elapsed();
     let observers: BTreeSet<_> = world
         .running()
@@ -54,7 +54,7 @@ fn spread(world: &mut World, subject: usize, sight: Sight) -> (Duration, Duratio
         .collect();
     loop {
         let seen = world.seen.iter();
-        let seen = seen.filter(|seen| (seen.subject, seen.sight) == (subject, sight));
+        let seen = seen.filter(|seen| (seen.subject, seen.change) == (subject, change));
         let seen = seen.filter(|seen| seen.at >= from && observers.contains(&seen.observer));
         let times: Vec<_> = seen.map(|seen| seen.at).collect();
         if let (Some(first), Some(last)) = (times.first(), times.last())
@@ -65,7 +65,7 @@ fn spread(world: &mut World, subject: usize, sight: Sight) -> (Duration, Duratio
         let place = world.place();
         assert!(
             world.elapsed() < from + LATEST,
-            "{place}: not all saw {sight:?} of n{subject}"
+            "{place}: not all saw {change:?} of n{subject}"
         );
         world.run(Duration::from_secs(1));
     }
@@ -103,18 +103,18 @@ fn news_reaches_everybody_as_fast_as_serf_promises() {
             let mut world = pool(seed, size);
             world.start(size - 1);
             world.join(size - 1, 1);
-            let (first, last) = spread(&mut world, size - 1, Sight::Join);
+            let (first, last) = spread(&mut world, size - 1, MemberChange::Join);
             join.times.push(last - first);
             agree(&mut world);
 
             world.leave(2);
-            let (first, last) = spread(&mut world, 2, Sight::Left);
+            let (first, last) = spread(&mut world, 2, MemberChange::Leave);
             leave.times.push(last - first);
             agree(&mut world);
 
             let start = world.elapsed();
             world.crash(3);
-            let (first, last) = spread(&mut world, 3, Sight::Dead);
+            let (first, last) = spread(&mut world, 3, MemberChange::Failed);
             detect.times.push(first - start);
             death.times.push(last - first);
             agree(&mut world);
