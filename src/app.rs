@@ -2,17 +2,22 @@
 //!
 //! ```text
 //!   config -> ports (bound first: a port in use ends the start) -> data directory
-//!          -> TLS, consensus (opens the log), local services
-//!          -> api -> tasks: rpc, http, https, grpc, grpc-listener, local, leader, gateway-limits, proxy-events
-//!   stop:  shutdown token -> edges drain, leader's loops are joined -> consensus
+//!          -> TLS, consensus (opens the log), local services -> gossip -> router
+//!          -> api -> tasks: rpc, raft, http, https, grpc, grpc-listener, local, leader, gateway-limits, proxy-events,
+//!                    members, join, bootstrap
+//!   leave: leadership is handed over -> farewell to gossip -> out of Raft -> drain
+//!   stop:  shutdown token -> edges drain, leader's loops are joined -> gossip -> consensus
 //! ```
 //!
 //! While this server leads, the task `leader` also runs `reconcile`, `ca`, `federation` and `probe`. Nothing else is
 //! spawned for longer than a connection or a request.
 
 mod data_dir;
+mod expect;
 mod leader;
+mod leave;
 mod operator;
+mod pools;
 mod ports;
 mod reload;
 mod settings;
@@ -21,14 +26,18 @@ mod tasks;
 pub use data_dir::DataDirError;
 
 use crate::api::Api;
-use crate::api::agent::{Agent, Control, Departure, Pools, Reload, control};
+use crate::api::agent::{Agent, Control, Departure, Pools as AgentPools, Reload, control};
 use crate::api::forward;
+use crate::app::expect::Expect;
+use crate::app::pools::Pools;
 use crate::app::reload::Knobs;
 use crate::ca;
 use crate::config::Config;
 use crate::consensus;
 use crate::consensus::Consensus;
+use crate::consensus::RaftTransport;
 use crate::consensus::Role;
+use crate::consensus::serve_raft;
 use crate::federation;
 use crate::hooks;
 use crate::http;
@@ -40,6 +49,8 @@ use crate::net::ClientLimit;
 use crate::operator as operator_api;
 use crate::probe;
 use crate::reconcile;
+use crate::router::Router;
+use crate::router::Servers;
 use crate::rpc;
 use crate::telemetry;
 use crate::xds;
@@ -60,6 +71,9 @@ use uuid::Uuid;
 /// How long the edges may take to end what is under way.
 const DRAIN: Duration = Duration::from_secs(5);
 
+/// Raft connections that may wait to be served.
+const RAFT_WAITING: usize = 64;
+
 /// How many events of proxies may wait for the leader's prober; when it missed some, it looks at everything.
 const PROXY_EVENTS: usize = 1024;
 
@@ -69,6 +83,11 @@ pub struct App {
     tasks: JoinSet<&'static str>,
     shutdown: CancellationToken,
     departure: Departure,
+    pools: Pools,
+    pool: rpc::Pool,
+    servers: Servers,
+    own: NodeId,
+    drain: Duration,
     knobs: Knobs,
     reloads: mpsc::Receiver<Reload>,
 }
@@ -106,12 +125,12 @@ impl App {
         for (key, used, can) in [
             (
                 "ports.https",
-                !ports.https.is_empty(),
+                !ports.edges.https.is_empty(),
                 tls.https_server().is_some(),
             ),
             (
                 "ports.grpc_tls",
-                !ports.grpc_tls.is_empty(),
+                !ports.edges.grpc_tls.is_empty(),
                 tls.grpc_server().is_some(),
             ),
         ] {
@@ -123,11 +142,12 @@ impl App {
         let local = open_local(config, id.clone()).await?;
         let tls = Arc::new(tls);
         let pool = rpc::Pool::new(tls.clone(), Arc::new(rpc::Lan(tls.clone())));
+        let (node, datacenter) = (settings::node_name(config), settings::datacenter(config));
+        let raft = RaftTransport::new(tls.clone(), id.clone(), node);
+        let leader = forward::Leader::new(pool.clone(), datacenter.clone());
         let consensus = Consensus::open(consensus::Config {
-            forward: Some(Arc::new(forward::Leader::new(
-                pool,
-                settings::datacenter(config),
-            ))),
+            transport: Some(Arc::new(raft)),
+            forward: Some(Arc::new(leader)),
             ..settings::consensus(config, id.clone())
         })
         .await?;
@@ -135,12 +155,20 @@ impl App {
             data_dir::keep(dir, &id)?;
         }
         let (control, reloads) = control::channel();
+        let advertised = settings::advertised(config, id.clone());
+        let edition = Arc::new(hooks::Open);
+        let pools = Pools::start(config, &advertised, ports.serf_lan, edition).await?;
         let mut app = Self {
             consensus,
             tasks: JoinSet::new(),
             shutdown: CancellationToken::new(),
             departure: Departure::default(),
             reloads,
+            pools,
+            pool,
+            servers: Servers::new(Router::new(datacenter)),
+            own: id.clone(),
+            drain: config.raft.leave_drain_time,
             knobs: Knobs {
                 https: tls.https_server().map(watch::Sender::new),
                 tls,
@@ -157,7 +185,9 @@ impl App {
                 metrics: telemetry::init_metrics(&(&config.telemetry).into()),
             },
         };
-        app.spawn_all(config, ports, control).await;
+        app.spawn_all(config, ports.edges, control).await;
+        app.pools.advertise(&advertised).await;
+        app.spawn_pool(config).await?;
         Ok(app)
     }
 
@@ -194,12 +224,6 @@ impl App {
             }),
         }
     }
-
-    /// Leaves the datacenter in order, and tells those who asked for it.
-    pub async fn leave(&self) {
-        self.departure.done();
-    }
-
     /// Stops the server: edges first, then the leader's loops, Raft last. Acknowledged writes are on disk in any case.
     pub async fn stop(mut self) {
         self.shutdown.cancel();
@@ -211,6 +235,7 @@ impl App {
             );
             self.tasks.shutdown().await;
         }
+        self.pools.lan().shutdown().await;
         if let Err(error) = self.consensus.shutdown().await {
             warn!(%error, "Raft did not stop cleanly");
         }
@@ -219,7 +244,7 @@ impl App {
 }
 
 impl App {
-    async fn spawn_all(&mut self, config: &Config, ports: ports::Ports, control: Control) {
+    async fn spawn_all(&mut self, config: &Config, ports: ports::Edges, control: Control) {
         let local = self.knobs.local.clone();
         let (consensus, stop) = (self.consensus.clone(), self.shutdown.clone());
         let store = consensus.store().clone();
@@ -230,7 +255,11 @@ impl App {
             metrics: Some(self.knobs.metrics.clone()),
             facts: Arc::new(settings::facts(config)),
             departure: self.departure.clone(),
-            pools: Pools::default(),
+            pools: AgentPools {
+                lan: Some(self.pools.lan().clone()),
+                through_gateways: config.federation.through_gateways,
+                ..AgentPools::default()
+            },
             control,
         };
         let api = Api::with_agent(settings::api(config), consensus.clone(), agent);
@@ -243,10 +272,11 @@ impl App {
             local::run(local, consensus.clone(), store.clone(), stop.clone()),
         );
         let duties = leader::Duties {
+            pools: self.pools.clone(),
             reconcile: reconcile::Context {
                 consensus: consensus.clone(),
                 own: self.knobs.own.subscribe(),
-                members: watch::channel(settings::alone(config, &self.knobs.own.borrow())).1,
+                lan: self.pools.lan().clone(),
                 autopilot: settings::autopilot(config),
             },
             entries: self.knobs.entries.subscribe(),
@@ -272,11 +302,37 @@ impl App {
         );
     }
 
+    /// Joins the datacenter, follows its members, and forms it if it has to be.
+    async fn spawn_pool(&mut self, config: &Config) -> anyhow::Result<()> {
+        let (lan, stop) = (self.pools.lan().clone(), self.shutdown.clone());
+        let members = pools::follow_members(lan.clone(), self.servers.clone(), stop.clone());
+        self.spawn("members", members);
+        if config.bootstrap_expect > 1 {
+            let expect = Expect {
+                consensus: self.consensus.clone(),
+                pool: self.pool.clone(),
+                members: lan.watch(),
+                datacenter: settings::datacenter(config),
+                own: self.own.clone(),
+                servers: config.bootstrap_expect,
+            };
+            self.spawn("bootstrap", expect::run(expect, stop.clone()));
+        }
+        pools::join_once(config, &lan).await?;
+        let join = pools::join_at_last(config.clone(), lan, stop);
+        self.spawn("join", join);
+        Ok(())
+    }
+
     fn spawn_rpc(&mut self, listener: tokio::net::TcpListener, api: &Api) {
+        let mut plugs = rpc::Plugs::default();
+        let raft = plugs.plug(rpc::Protocol::Raft, RAFT_WAITING);
+        let served = serve_raft(self.consensus.clone(), raft, self.shutdown.clone());
+        self.spawn("raft", served);
         let config = rpc::ServerConfig {
             tls: self.knobs.tls.clone(),
             limits: self.knobs.rpc_limits.clone(),
-            plugs: rpc::Plugs::default(),
+            plugs,
         };
         let (api, stop) = (api.clone(), self.shutdown.clone());
         self.spawn(

@@ -61,6 +61,11 @@ pub trait Edition: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// New tags for one of the [`extra_pools`](Self::extra_pools).
+    fn advertise(&self, pool: &str, tags: &BTreeMap<String, String>) {
+        let _ = (pool, tags);
+    }
+
     /// This server became the leader of its datacenter.
     fn leadership_started(&self) {}
 

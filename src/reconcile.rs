@@ -16,14 +16,13 @@ pub use own::OwnServer;
 pub use servers::Autopilot;
 
 use crate::consensus::{Consensus, ProposeError};
-use crate::gossip::{Member, MemberStatus};
+use crate::gossip::{Gossip, Member, MemberStatus};
 use crate::model::{NodeId, NodeName};
 use crate::reconcile::catalog::View;
 use crate::reconcile::servers::{Pool, Step};
 use crate::store::{Command, Key, Topic};
 use futures_util::StreamExt;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -51,8 +50,8 @@ pub struct Context {
     pub consensus: Consensus,
     /// What the catalog shows of this server.
     pub own: watch::Receiver<OwnServer>,
-    /// The members of the datacenter's pool.
-    pub members: watch::Receiver<Arc<[Member]>>,
+    /// The datacenter's pool.
+    pub lan: Gossip,
     /// Care for dead and new servers.
     pub autopilot: Autopilot,
 }
@@ -75,10 +74,11 @@ impl Seen {
 
 async fn keep_catalog(mut context: Context) {
     let begun = Instant::now();
+    let mut changed_members = context.lan.watch();
     let mut seen = Seen::default();
     loop {
         let own = context.own.borrow_and_update().registration();
-        let members = context.members.borrow_and_update().clone();
+        let members = changed_members.borrow_and_update().clone();
         seen.note(&members);
         let store = context.consensus.store();
         let mut changes = store.watch(topics(&members));
@@ -96,7 +96,7 @@ async fn keep_catalog(mut context: Context) {
         }
         tokio::select! {
             () = changes.changed() => {}
-            Ok(()) = context.members.changed() => {}
+            Ok(()) = changed_members.changed() => {}
             Ok(()) = context.own.changed() => {}
             () = sleep(FULL) => {}
         }
@@ -165,15 +165,16 @@ struct Memory {
     rivals: Vec<NodeName>,
 }
 
-async fn keep_servers(mut context: Context) {
+async fn keep_servers(context: Context) {
     let mut memory = Memory::default();
+    let mut changed_members = context.lan.watch();
     loop {
-        let members = context.members.borrow_and_update().clone();
+        let members = changed_members.borrow_and_update().clone();
         memory.note(&members, Instant::now());
         let wake = round(&context, &mut memory, &members).await;
         sleep(REST).await;
         tokio::select! {
-            Ok(()) = context.members.changed() => {}
+            Ok(()) = changed_members.changed() => {}
             () = sleep_until(wake) => {}
         }
     }
@@ -229,6 +230,8 @@ async fn round(context: &Context, memory: &mut Memory, members: &[Member]) -> In
     if memory.grown {
         for peer in pool.dead(&context.autopilot) {
             let reason = "it is dead, and a new server has taken its place";
+            // The pool forgets it as well, so that its catalog rows go; one that only Raft knows is no member.
+            let _ = context.lan.force_leave(&peer.node, false).await;
             next = next.min(take(context, memory, Step::Remove { peer, reason }).await);
         }
     }

@@ -1,5 +1,6 @@
 //! Starts the leader's loops when leadership begins; cancels **and joins** them when it ends.
 
+use crate::app::pools::Pools;
 use crate::ca;
 use crate::consensus::Consensus;
 use crate::consensus::Role;
@@ -30,6 +31,7 @@ const FAULT_PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct Duties {
     pub(super) consensus: Consensus,
     pub(super) reconcile: reconcile::Context,
+    pub(super) pools: Pools,
     /// Config entries to write where there are none.
     pub(super) entries: watch::Receiver<Arc<Vec<ConfigEntry>>>,
     /// `None` when Connect is off.
@@ -105,6 +107,8 @@ async fn work(
     let mut entries = duties.entries.clone();
     let missing = entries.borrow_and_update().clone();
     write_missing(&duties.consensus, &missing).await;
+    let node = duties.reconcile.own.borrow().name.clone();
+    duties.pools.announce_leader(&node).await;
     start(duties, stop, loops);
     loop {
         let ended = tokio::select! {

@@ -2,6 +2,7 @@
 
 use crate::config::settings::Addresses;
 use crate::config::settings::ListenAddr;
+use crate::gossip::{Inbox, UdpTcp};
 use crate::net;
 use crate::net::ClientLimit;
 use crate::net::Place;
@@ -36,6 +37,13 @@ const WAITING: usize = 1024;
 
 /// Everything this server listens on.
 pub(super) struct Ports {
+    /// Gossip of the datacenter.
+    pub(super) serf_lan: (UdpTcp, Inbox),
+    pub(super) edges: Edges,
+}
+
+/// Where clients and other servers are served.
+pub(super) struct Edges {
     pub(super) rpc: TcpListener,
     pub(super) http: Vec<TcpListener>,
     pub(super) https: Vec<TcpListener>,
@@ -45,13 +53,15 @@ pub(super) struct Ports {
 
 /// Opens all ports, so that one in use ends the start before anything else has begun.
 pub(super) fn bind(addresses: &Addresses) -> anyhow::Result<Ports> {
-    Ok(Ports {
+    let edges = Edges {
         rpc: net::listen(addresses.rpc_bind, "ports.server")?,
         http: listen_all(&addresses.http, "ports.http")?,
         https: listen_all(&addresses.https, "ports.https")?,
         grpc: listen_all(&addresses.grpc, "ports.grpc")?,
         grpc_tls: listen_all(&addresses.grpc_tls, "ports.grpc_tls")?,
-    })
+    };
+    let serf_lan = UdpTcp::bind(addresses.serf_lan_bind, "ports.serf_lan")?;
+    Ok(Ports { serf_lan, edges })
 }
 
 fn listen_all(addresses: &[ListenAddr], key: &'static str) -> anyhow::Result<Vec<TcpListener>> {

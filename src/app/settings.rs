@@ -10,9 +10,8 @@ use crate::api::agent::Ports;
 use crate::api::config_entry::normalise;
 use crate::config;
 use crate::consensus;
+use crate::gossip::Advertised;
 use crate::gossip::server_tags::AclMode;
-use crate::gossip::{Advertised, Member, MemberStatus, Scope};
-use crate::hooks;
 use crate::http;
 use crate::local;
 use crate::local::CheckDefinition;
@@ -30,7 +29,6 @@ use crate::probe;
 use crate::proxycfg::Place;
 use crate::reconcile::{Autopilot, OwnServer};
 use crate::rpc;
-use std::sync::Arc;
 
 /// The level of Consul's API that clients and peers can count on, as they see it in versions and tags.
 pub(crate) const API_LEVEL: &str = "1.8.7";
@@ -171,19 +169,6 @@ pub(crate) fn advertised(config: &config::Config, id: NodeId) -> Advertised {
     }
 }
 
-/// The members of a pool that has nobody else.
-pub(crate) fn alone(config: &config::Config, own: &OwnServer) -> Arc<[Member]> {
-    let advertised = advertised(config, own.id.clone());
-    Arc::new([Member {
-        name: own.name.clone(),
-        addr: own.lan.into(),
-        port: config.addresses.serf_lan_advertise.port(),
-        tags: advertised.tags(Scope::Lan, &hooks::Open),
-        status: MemberStatus::Alive,
-        ..Member::default()
-    }])
-}
-
 pub(crate) fn autopilot(config: &config::Config) -> Autopilot {
     let autopilot = &config.autopilot;
     Autopilot {
@@ -202,7 +187,7 @@ pub(crate) fn datacenter(config: &config::Config) -> Datacenter {
     Datacenter::from(config.identity.datacenter.as_str())
 }
 
-fn node_name(config: &config::Config) -> NodeName {
+pub(crate) fn node_name(config: &config::Config) -> NodeName {
     NodeName::from(config.identity.node_name.as_str())
 }
 
@@ -257,12 +242,6 @@ pub(crate) fn gaps(config: &config::Config) -> Vec<String> {
         gaps.push(format!(
             "primary_datacenter = {:?}",
             identity.primary_datacenter
-        ));
-    }
-    if config.bootstrap_expect > 1 {
-        let expect = config.bootstrap_expect;
-        gaps.push(format!(
-            "bootstrap_expect = {expect} (this server will not lead: use 1)"
         ));
     }
     if connect.ca_provider != "consul" {

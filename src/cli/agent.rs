@@ -93,10 +93,16 @@ async fn until_stopped(
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hangup = signal(SignalKind::hangup())?;
-    loop {
+    let leave = loop {
         tokio::select! {
-            _ = interrupt.recv() => info!("stopping: interrupted"),
-            _ = terminate.recv() => info!("stopping: terminated"),
+            _ = interrupt.recv() => {
+                info!("stopping: interrupted");
+                break !running.config.skip_leave_on_interrupt;
+            }
+            _ = terminate.recv() => {
+                info!("stopping: terminated");
+                break running.config.leave_on_terminate;
+            }
             _ = hangup.recv() => {
                 // What is wrong was logged, and nobody waits for an answer.
                 let _ = reload(app, &mut running, sources, log).await;
@@ -114,12 +120,19 @@ async fn until_stopped(
                 }
                 Event::Leave => {
                     info!("stopping: told to leave");
-                    app.leave().await;
+                    break true;
                 }
             },
         }
-        return Ok(ExitCode::SUCCESS);
+    };
+    if leave {
+        tokio::select! {
+            () = app.leave() => {}
+            _ = interrupt.recv() => warn!("interrupted again: stopping without leaving"),
+            _ = terminate.recv() => warn!("terminated again: stopping without leaving"),
+        }
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Puts a new reading of the configuration in force, as far as a running server can; all of it or nothing. `Err` says what

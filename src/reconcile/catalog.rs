@@ -125,12 +125,16 @@ fn registration(
     node: Option<&Node>,
 ) -> Option<RegisterRequest> {
     let server = ServerTags::parse(&member.tags).ok();
+    let (id, address) = (id_of(member), member.addr.ip()?.to_string());
+    // The node's own agent may register it at this very moment, with more than is known here: what is right stays.
+    let is_right = node.is_none_or(|node| node.id == id && node.address == address);
     let kept = node.filter(|node| !is_another(node, &id_of(member)));
     Some(RegisterRequest {
         datacenter: datacenter.clone(),
-        id: id_of(member),
+        id,
         node: member.name.clone(),
-        address: member.addr.ip()?.to_string(),
+        address,
+        skip_node_update: is_right,
         tagged_addresses: kept.map_or_else(StringMap::new, |node| node.tagged_addresses.clone()),
         node_meta: kept.map_or_else(StringMap::new, |node| node.meta.clone()),
         service: server.map(|server| server_service(member, &server)),

@@ -138,6 +138,28 @@ fn members_come_into_the_catalog() {
     assert_eq!(story.settle(), 0);
 }
 
+/// The agent of a node and the leader both register it when it joins, in whatever order.
+#[test]
+fn what_a_node_registers_of_itself_stays() {
+    let mut story = Story::new([alive("s2", 2)]);
+    let plan = story.plan();
+    let own = RegisterRequest {
+        id: alive("s2", 2).tags.get("id").unwrap().into(),
+        node: "s2".into(),
+        address: "127.0.0.2".into(),
+        tagged_addresses: [("lan".to_owned(), "127.0.0.2".to_owned())].into(),
+        ..RegisterRequest::default()
+    };
+    story.write(&Command::Register(Box::new(own)));
+    for command in plan {
+        story.write(&command);
+    }
+    let node = story.state.node("s2").unwrap();
+    assert_eq!(node.tagged_addresses["lan"], "127.0.0.2");
+    assert_eq!(story.status("s2"), Some(CheckStatus::Passing));
+    assert_eq!(story.settle(), 0);
+}
+
 #[test]
 fn rows_that_somebody_changes_are_put_right() {
     let mut story = Story::new([alive("s2", 2), client("web-1", 7)]);

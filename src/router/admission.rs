@@ -1,7 +1,8 @@
 //! Who may be in the pool of this datacenter.
 
-use crate::gossip::{Member, MemberStatus, ServerTags};
+use crate::gossip::{Admission, Member, MemberStatus, ServerTags};
 use crate::model::{Datacenter, NodeId, NodeName};
+use ipnet::IpNet;
 use std::collections::BTreeMap;
 
 /// The rules of Consul's pool of one datacenter: its own datacenter and segment alone, and each node id once.
@@ -13,14 +14,12 @@ pub struct LanAdmission {
     pub id: NodeId,
     /// This node's name.
     pub node: NodeName,
+    /// Networks that members must be in (`serf_lan_allowed_cidrs`); empty is all.
+    pub allowed: Vec<IpNet>,
 }
 
-impl LanAdmission {
-    /// Looks at members that want in, or that a join would bring together.
-    ///
-    /// # Errors
-    /// The first member that may not be in the pool, and why.
-    pub fn check(&self, members: &[Member]) -> Result<(), String> {
+impl Admission for LanAdmission {
+    fn admit(&self, members: &[Member]) -> Result<(), String> {
         let mut ids = BTreeMap::new();
         for member in members {
             self.place(member)?;
@@ -43,8 +42,21 @@ impl LanAdmission {
         }
         Ok(())
     }
+}
 
+impl LanAdmission {
     fn place(&self, member: &Member) -> Result<(), String> {
+        let outside = |ip| !self.allowed.iter().any(|network| network.contains(&ip));
+        if let Some(ip) = member
+            .addr
+            .ip()
+            .filter(|ip| !self.allowed.is_empty() && outside(*ip))
+        {
+            return Err(format!(
+                "Member '{}' at {ip} is in no network of serf_lan_allowed_cidrs",
+                member.name
+            ));
+        }
         let (name, role) = (&member.name, member.tags.get("role"));
         let datacenter = match role {
             Some("node") => member.tags.get("dc").map(Datacenter::from),

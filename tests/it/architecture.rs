@@ -67,6 +67,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
         "app",
         &[
             "model",
+            "codec",
             "proto",
             "net",
             "gossip",

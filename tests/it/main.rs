@@ -6,6 +6,7 @@ mod architecture;
 mod bootstrap;
 mod checks;
 mod cli;
+mod cluster;
 mod config;
 mod crash;
 mod discovery;

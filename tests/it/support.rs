@@ -10,6 +10,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod certs;
+pub(crate) mod cluster;
 pub(crate) mod dns;
 pub(crate) mod gateway;
 pub(crate) mod gateways;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::gossip::Admission;
 use crate::router::{Answer, Bootstrap, LanAdmission, SeenAcls, Upgrade, Verdict};
 
 /// Rows of the upgrade rule: modes of the servers seen, and what they are together.
@@ -164,8 +165,9 @@ fn the_pool_takes_members_of_its_own_datacenter_with_ids_of_their_own() {
         datacenter: local(),
         id: own.tags.get("id").unwrap().into(),
         node: own.name.clone(),
+        allowed: vec!["127.0.0.0/28".parse().unwrap()],
     };
-    let check = |members: &[Member]| admission.check(members).err().unwrap_or_default();
+    let check = |members: &[Member]| admission.admit(members).err().unwrap_or_default();
     let client = with(with(alive("client", 7), "role", "node"), "port", "");
     let serf = Member {
         tags: Tags::default(),
@@ -189,6 +191,7 @@ fn the_pool_takes_members_of_its_own_datacenter_with_ids_of_their_own() {
     );
     refused(with(alive("x", 9), "segment", "s"), "wrong segment 's'");
     refused(with(alive("x", 9), "port", "http"), "port");
+    refused(alive("x", 16), "serf_lan_allowed_cidrs");
     refused(alive("copy", 1), "with this agent's ID");
     refused(alive("copy", 2), "with member 'b'");
     // A member that left under another name does not hold its id any more.
