@@ -6,6 +6,11 @@ use crate::gossip::wire::serf::LamportTime;
 /// such a time would stop the clocks of the whole pool.
 const LIMIT: LamportTime = 1 << 62;
 
+/// Whether any clock may show such a time.
+pub(super) fn is_believed(time: LamportTime) -> bool {
+    time < LIMIT
+}
+
 /// A clock that moves when something happens, and past every time it hears of.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock(LamportTime);
@@ -32,7 +37,7 @@ impl Clock {
 
     /// Moves past the time of something that happened elsewhere. Says whether the time can be believed.
     pub(super) fn witness(&mut self, time: LamportTime) -> bool {
-        let believed = time < LIMIT;
+        let believed = is_believed(time);
         if believed && time >= self.0 {
             self.0 = time + 1;
         }

@@ -138,7 +138,7 @@ impl Serf {
 
     /// Somebody knows a later change of our status than we made: from before a restart, or because we were made to
     /// leave while nobody reached us. Says anew that we are here, so that whoever still believes the other thing stops.
-    /// (serf only refutes those who believe it themselves.)
+    /// Whoever does may not come to exchange states with us for long.
     fn refute_older_life(&mut self, now: Instant, state: &PushPull) {
         let ours = self.name().clone();
         let said = state.status_ltimes.get(&ours).copied().unwrap_or(0);

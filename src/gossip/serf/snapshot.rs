@@ -22,6 +22,7 @@ use rand::RngCore;
 use rand::seq::SliceRandom;
 
 use crate::gossip::Target;
+use crate::gossip::serf::clock::is_believed;
 use crate::gossip::wire::fields::MAX_ENTRIES;
 use crate::gossip::wire::serf::LamportTime;
 use crate::model::NodeName;
@@ -85,13 +86,16 @@ impl Line {
         }
     }
 
-    /// Whether it would be read as what it is: names come from others, and may hold anything.
+    /// Whether it would be read as what it is, and can be true: names come from others, and may hold anything.
     fn is_safe(&self) -> bool {
         match self {
             Self::Alive(name, _) | Self::NotAlive(name) => {
                 !name.as_str().contains(char::is_control) && name.as_str().len() < MAX_LINE / 2
             }
-            _ => true,
+            Self::Clock(time) | Self::EventClock(time) | Self::QueryClock(time) => {
+                is_believed(*time)
+            }
+            Self::Leave => true,
         }
     }
 }

@@ -53,6 +53,16 @@ fn what_makes_no_sense_is_skipped_and_counted() {
     assert_eq!(Snapshot::read(b"clock: \xff\nclock: 2\n", false).clock, 2);
 }
 
+/// With such a time, nothing could ever happen after it.
+#[test]
+fn times_that_cannot_be_are_damage() {
+    let max = u64::MAX;
+    let file = format!("clock: {max}\nevent-clock: {max}\nquery-clock: {max}\nclock: 3\n");
+    let snapshot = read(&file);
+    assert_eq!((snapshot.skipped, snapshot.clock), (3, 3));
+    assert_eq!((snapshot.event_clock, snapshot.query_clock), (0, 0));
+}
+
 /// A write that was cut off must not spoil the line that comes next.
 #[test]
 fn half_a_line_is_repaired_by_a_new_file() {

@@ -100,6 +100,23 @@ fn who_is_cut_off_leaves_as_well() {
     assert!(took <= 13 * SECOND + SECOND / 10, "{took:?}");
 }
 
+/// Case C029: two members do not reach each other, but a third one reaches both. Nobody is taken for failed.
+#[test]
+fn who_is_reached_by_others_has_not_failed() {
+    let mut pool = Pool::joined(3);
+    pool.separate(1, 2);
+    pool.run(300 * SECOND);
+    for observer in 0..3 {
+        for host in 0..3 {
+            assert_eq!(pool.changes(observer, host), []);
+        }
+    }
+    // What one of them says reaches the other.
+    tell(&mut pool, 1, "deploy");
+    pool.run(5 * SECOND);
+    assert_eq!(events(&pool, 2), ["deploy"]);
+}
+
 #[test]
 fn who_crashes_has_failed_and_is_looked_for() {
     let mut pool = Pool::joined(4);
@@ -201,7 +218,44 @@ fn who_lives_refutes_that_it_leaves() {
     pool.until("it failed", |pool| pool.all_see(3, Some(S::Failed)));
 }
 
-/// Made to leave while cut off, without ever hearing of it: serf itself shows it as leaving on one side for ever.
+/// Packets may all get lost: whoever compares states hears of the intent, and who it is about refutes it.
+#[test]
+fn exchanges_carry_who_means_to_leave() {
+    let mut pool = Pool::joined(3);
+    pool.with(0, |serf, now, rng| {
+        serf.force_leave(now, &name(2), false, Token(7), rng)
+            .unwrap();
+    });
+    assert!(pool.exchange(0, 1, Exchange::Regular));
+    assert_eq!(pool.status(1, 2), Some(S::Leaving));
+    assert!(pool.exchange(1, 2, Exchange::Regular));
+    assert!(pool.exchange(1, 2, Exchange::Regular));
+    assert_eq!(pool.status(1, 2), Some(S::Alive));
+}
+
+/// What others know of us from before a restart, or from while we were cut off, is outdated by what we say now.
+#[test]
+fn who_hears_of_a_later_life_of_its_own_says_that_it_is_here() {
+    let mut pool = Pool::joined(3);
+    let known = crate::gossip::wire::serf::PushPull {
+        status_ltimes: [(name(2), 50)].into(),
+        ..Default::default()
+    };
+    let remote = crate::gossip::wire::stream::PushPull {
+        user_state: SerfMessage::PushPull(known).encode().unwrap().into(),
+        ..Default::default()
+    };
+    pool.with(2, |serf, now, rng| {
+        serf.merge_remote_state(now, Exchange::Regular, &remote, rng)
+            .unwrap();
+    });
+    assert_eq!(pool.serf(2).members.ltime(&name(2)), 51);
+    pool.until("the others hear of it", |pool| {
+        (0..2).all(|observer| pool.serf(observer).members.ltime(&name(2)) == 51)
+    });
+}
+
+/// Made to leave while cut off: when the others come back, one hears of it before it does itself.
 #[test]
 fn who_was_made_to_leave_behind_its_back_says_that_it_is_here() {
     let mut pool = Pool::joined(4);

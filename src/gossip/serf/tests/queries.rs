@@ -299,7 +299,7 @@ fn a_pool_without_encryption_has_no_keys() {
     let listed = operate(&mut pool, 0, &KeyOperation::List);
     assert_eq!(listed.num_err, 2);
     let said = &listed.messages[&name(1)];
-    assert_eq!(said, "No keyring to list (encryption not enabled)");
+    assert_eq!(said, "Keyring is empty (encryption not enabled)");
     let changed = operate(&mut pool, 0, &KeyOperation::Install(key(1)));
     let said = &changed.messages[&name(1)];
     assert_eq!(said, "No keyring to modify (encryption not enabled)");
