@@ -1,4 +1,5 @@
 //! SIGHUP: what of a new configuration acts in the running server, and that a wrong one changes nothing.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // Test code: a failed step should stop the test.
 
 use crate::support::server::Server;
 use crate::support::server::eventually;
@@ -206,14 +207,10 @@ fn a_wrong_configuration_says_everything_and_changes_nothing() {
     std::fs::write(server.path("dc1-server-consul-0-key.pem"), key).unwrap();
     let log = server.log();
     let line = log.split("configuration not reloaded").nth(1).unwrap();
-    println!("{line}");
-    for part in ["key_file"] {
-        assert!(line.contains(part), "{part}: {line}");
-    }
+    assert!(line.contains("key_file"), "{line}");
     hang_up(&server, "configuration not reloaded");
     let log = server.log();
     let line = log.split("configuration not reloaded").nth(2).unwrap();
-    println!("{line}");
     for part in ["\"MINE\" differs", "\"nowhere\" does not exist", "eight"] {
         assert!(line.contains(part), "{part}: {line}");
     }
