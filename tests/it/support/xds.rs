@@ -41,7 +41,7 @@ use futures_util::stream::unfold;
 use prost::{Message, Name};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
@@ -129,11 +129,15 @@ pub(crate) async fn delta(address: SocketAddr, id: &str) -> DeltaClient {
     }
 }
 
-/// A way to `server` that carries so many bytes a second back.
-pub(crate) async fn slow_link(server: SocketAddr, bytes_per_second: usize) -> SocketAddr {
+/// A way to `server` that carries so many bytes a second back; the sender changes how many.
+pub(crate) async fn slow_link(
+    server: SocketAddr,
+    bytes_per_second: usize,
+) -> (SocketAddr, watch::Sender<usize>) {
     const STEPS: usize = 100;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
+    let (sender, speed) = watch::channel(bytes_per_second);
     tokio::spawn(async move {
         let (near, _) = listener.accept().await.unwrap();
         let far = TcpSocket::new_v4().unwrap();
@@ -143,16 +147,16 @@ pub(crate) async fn slow_link(server: SocketAddr, bytes_per_second: usize) -> So
         let (mut from_far, mut to_far) = far.into_split();
         tokio::spawn(async move { tokio::io::copy(&mut from_near, &mut to_far).await });
         let mut pace = tokio::time::interval(Duration::from_secs(1) / STEPS as u32);
-        let mut bytes = vec![0; bytes_per_second / STEPS];
         loop {
             pace.tick().await;
+            let mut bytes = vec![0; *speed.borrow() / STEPS];
             match from_far.read(&mut bytes).await {
                 Ok(n) if n > 0 && to_near.write_all(&bytes[..n]).await.is_ok() => {}
                 _ => return,
             }
         }
     });
-    address
+    (address, sender)
 }
 
 impl Drop for XdsServer {
