@@ -13,6 +13,7 @@
 //! - `disk` owns the database file; `log_store` and `machine` adapt disk and state to openraft.
 //! - `elect` wants to lead when nobody does, with the waits of `timing`; `follow` tells the role; `transfer` hands
 //!   leadership on; `members` changes who belongs to the datacenter.
+//! - `recover` forms the datacenter anew from `peers.json` when a quorum is lost.
 //! - `transport` is the way between servers: a seam (bytes to a peer, bytes back) and what fills it on the RPC port.
 //!
 //! Absent on purpose: no addresses to dial, no access rules, no retries, no clock in the state.
@@ -30,6 +31,7 @@ mod log_store;
 mod machine;
 mod members;
 mod open;
+mod recover;
 mod role;
 mod snapshots;
 mod stats;

@@ -8,7 +8,7 @@ use crate::consensus::error::Error;
 use crate::consensus::types::{Entry, LogId, StoredMembership, Vote};
 use crate::model::NodeId;
 use openraft::EntryPayload;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use redb::{Database, ReadableDatabase, StorageBackend, TableDefinition, WriteTransaction};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -60,7 +60,8 @@ pub(crate) struct Disk {
     path: PathBuf,
     opener: Opener,
     db: RwLock<Option<Database>>,
-    _lock: File,
+    /// Given back by [`Disk::close`], whoever else still holds this value.
+    lock: Mutex<Option<File>>,
 }
 
 pub(crate) fn open_file(path: &Path) -> Result<Database, redb::DatabaseError> {
@@ -114,7 +115,7 @@ impl Disk {
             db: RwLock::new(Some(open(&path, opener)?)),
             path,
             opener,
-            _lock: lock,
+            lock: Mutex::new(Some(lock)),
         };
         disk.check_identity(node)?;
         Ok(disk)
@@ -248,6 +249,7 @@ impl Disk {
 
     pub(crate) fn close(&self) {
         self.db.write().take();
+        self.lock.lock().take();
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -72,6 +72,27 @@ impl Machine {
         Ok(())
     }
 
+    /// Applies one entry without telling anybody.
+    pub(crate) fn replay(&mut self, entry: Entry) -> Result<(), String> {
+        match entry.payload {
+            EntryPayload::Normal(proposal) => {
+                self.apply_proposal(entry.log_id, &proposal, &mut BTreeSet::new())
+                    .map_err(|error| error.to_string())?;
+            }
+            EntryPayload::Membership(membership) => {
+                self.membership = StoredMembership::new(Some(entry.log_id), membership);
+            }
+            EntryPayload::Blank => {}
+        }
+        self.applied = Some(entry.log_id);
+        Ok(())
+    }
+
+    /// The state as a snapshot holds it.
+    pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, String> {
+        self.state.to_snapshot().map_err(|error| error.to_string())
+    }
+
     pub(crate) fn applied(&self) -> Option<LogId> {
         self.applied
     }

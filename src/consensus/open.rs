@@ -10,6 +10,7 @@ use crate::consensus::forward::Forwarder;
 use crate::consensus::handle::{Consensus, Inner};
 use crate::consensus::log_store::LogStore;
 use crate::consensus::machine::{Applied, Keep, Machine, blocking};
+use crate::consensus::recover::{no_gap, recover};
 use crate::consensus::role::role;
 use crate::consensus::snapshots::Snapshots;
 use crate::consensus::timing::Timing;
@@ -91,21 +92,15 @@ fn load(dir: &Path, node: &NodeId, store: Store) -> Result<(LogStore, Machine), 
     let lock = lock_dir(dir)?;
     let snapshots = Snapshots::open(dir)?;
     let disk = Disk::open(dir, lock, node, snapshots.is_empty()?, open_file)?;
-    let log = LogStore::on_disk(disk)?;
     let mut machine = Machine::new(store, Keep::Files(snapshots.clone()));
     if let Some((path, meta, state)) = snapshots.newest()? {
         machine
             .restore(&meta, &state)
             .map_err(|detail| Error::damaged(&path, detail))?;
     }
-    let purged = log.purged().map(|log_id| log_id.index);
-    if purged > machine.applied().map(|log_id| log_id.index) {
-        let begins = purged.map_or(0, |index| index + 1);
-        let detail = format!(
-            "the log begins at entry {begins}, and there is no snapshot of what was before"
-        );
-        return Err(Error::damaged(&dir.join("snapshots"), detail));
-    }
+    recover(dir, node, &disk, &snapshots, &mut machine)?;
+    let log = LogStore::on_disk(disk)?;
+    no_gap(dir, log.purged().map(|log_id| log_id.index), &machine)?;
     Ok((log, machine))
 }
 

@@ -4,4 +4,5 @@
 mod elections;
 mod form;
 mod members;
+mod recovery;
 mod strangers;
