@@ -5,4 +5,5 @@ mod elections;
 mod form;
 mod members;
 mod recovery;
+mod storm;
 mod strangers;

@@ -16,6 +16,7 @@ pub(crate) mod gateway;
 pub(crate) mod gateways;
 pub(crate) mod gossip;
 pub(crate) mod http;
+pub(crate) mod linear;
 pub(crate) mod mesh;
 pub(crate) mod peers;
 pub(crate) mod raft;
