@@ -32,7 +32,7 @@ impl Contact {
     }
 
     /// The leader of this term, the newest one, said something.
-    pub(crate) fn from_leader(&self, term: u64) {
+    pub(crate) fn leader_spoke(&self, term: u64) {
         let mut heard = self.heard.lock();
         heard.leader = Some(now());
         heard.term = term;

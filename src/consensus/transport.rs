@@ -122,7 +122,7 @@ pub(crate) async fn receive(
         (Reply::WrongServer(inner.id), None)
     };
     if let Some(term) = led {
-        inner.contact.from_leader(term);
+        inner.contact.leader_spoke(term);
     }
     let reply = encode_record(&reply).map_err(bad("raft answer"))?.into();
     Ok(Received { reply, led })

@@ -1,5 +1,7 @@
 //! Several `Consensus` in one process, joined by their real RPC ports, with links that can be cut.
 
+#![allow(clippy::expect_used)] // Test code: a failed step should stop the test.
+
 use crate::support::certs::{Authority, Pair};
 use crate::support::server::{PATIENCE, loopback};
 use async_trait::async_trait;
@@ -88,16 +90,12 @@ async fn carry(mut from: TcpStream, target: SocketAddr, mut pass: watch::Receive
     let Ok(mut to) = TcpStream::connect(target).await else {
         return;
     };
-    loop {
-        tokio::select! {
-            _ = tokio::io::copy_bidirectional(&mut from, &mut to) => return,
-            _ = pass.wait_for(|pass| *pass != Pass::All) => {}
-        }
-        // Copying is abandoned midway, so the bytes of this connection are of no use any more.
-        match pass.wait_for(|pass| *pass != Pass::Swallow).await {
-            Ok(_) | Err(_) => return,
-        }
+    tokio::select! {
+        _ = tokio::io::copy_bidirectional(&mut from, &mut to) => return,
+        _ = pass.wait_for(|pass| *pass != Pass::All) => {}
     }
+    // Copying was abandoned midway, so this connection is of no use any more; it stays open while bytes are swallowed.
+    let _ = pass.wait_for(|pass| *pass != Pass::Swallow).await; // An error says that the test is over.
 }
 
 /// Sends each peer's requests through its proxy.
