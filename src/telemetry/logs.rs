@@ -137,11 +137,16 @@ fn targets(level: LevelFilter) -> Targets {
         LevelFilter::INFO => LevelFilter::WARN,
         other => other,
     };
+    // It tells each step of the protocol at "info", and each request that an unreachable peer does not get as an error,
+    // several times a second: what it comes to is told by `consensus`.
+    let raft = match level {
+        LevelFilter::TRACE | LevelFilter::DEBUG => LevelFilter::WARN,
+        _ => LevelFilter::OFF,
+    };
     Targets::new()
         .with_default(libraries)
         .with_target("crossway", level)
-        // It tells each step of the protocol at "info".
-        .with_target("openraft", libraries.min(LevelFilter::WARN))
+        .with_target("openraft", raft)
 }
 
 /// A file that several threads append whole lines to.

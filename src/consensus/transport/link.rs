@@ -101,14 +101,18 @@ impl Link {
 }
 
 async fn run(dialler: Dialler, stall: Duration, mut asks: mpsc::Receiver<Ask>) {
-    let mut rest = FIRST_REST;
+    let (mut rest, mut lost) = (FIRST_REST, false);
+    let peer = dialler.address();
     while let Ok(Some(first)) = timeout(IDLE, asks.recv()).await {
         let failure = match dialler.dial().await {
             Ok(stream) => {
                 rest = FIRST_REST;
+                if std::mem::take(&mut lost) {
+                    tracing::info!(peer, "the raft peer is reached again");
+                }
                 match serve(stream, first, &mut asks, stall).await {
                     End::Idle | End::Unused => return,
-                    end => TransportError(format!("{}: {end}", dialler.address())),
+                    end => TransportError(format!("{peer}: {end}")),
                 }
             }
             Err(failure) => {
@@ -116,7 +120,9 @@ async fn run(dialler: Dialler, stall: Duration, mut asks: mpsc::Receiver<Ask>) {
                 failure
             }
         };
-        tracing::debug!(%failure, "no raft connection");
+        if !std::mem::replace(&mut lost, true) {
+            tracing::warn!("no raft connection to {failure}");
+        }
         refuse(&mut asks, &failure, rest).await;
         rest = (rest * 2).min(LONGEST_REST);
     }

@@ -31,7 +31,7 @@ async fn a_killed_leader_is_replaced_within_three_seconds() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_was_cut_off_deposes_nobody() {
-    let servers = Servers::start(3, false).await;
+    let servers = Servers::start_slow(3, false, 3).await;
     let leader = servers.leader().await;
     let before = term(&servers, leader).await;
     let lost = (leader + 1) % 3;
@@ -39,7 +39,7 @@ async fn a_server_that_was_cut_off_deposes_nobody() {
         servers.set_links(lost, pass);
         let unheard = |role: &Role| !matches!(role, Role::Leader { .. });
         // Long enough for several elections of its own.
-        tokio::time::sleep(Duration::from_secs(4)).await;
+        tokio::time::sleep(Duration::from_secs(6)).await;
         assert!(unheard(&servers.at(lost).role().borrow()));
         servers.set_links(lost, Pass::All);
         servers.at(leader).propose(set("healed", "")).await.unwrap();
@@ -63,12 +63,12 @@ async fn a_server_that_was_cut_off_deposes_nobody() {
 /// nor keep the datacenter from working.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_cut_link_to_the_leader_changes_no_leader() {
-    let servers = Servers::start(3, false).await;
+    let servers = Servers::start_slow(3, false, 3).await;
     let leader = servers.leader().await;
     let before = term(&servers, leader).await;
     servers.set_link(leader, (leader + 1) % 3, Pass::Nothing);
     let start = Instant::now();
-    while start.elapsed() < Duration::from_secs(3) {
+    while start.elapsed() < Duration::from_secs(5) {
         servers.at(leader).propose(set("works", "")).await.unwrap();
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -100,18 +100,8 @@ async fn a_leader_without_a_quorum_stops_leading_and_writes_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leadership_is_handed_over_at_once_and_no_write_is_lost() {
-    let mut servers = Servers::prepare(5, false).await;
-    servers.multiplier = 5; // An election by timeout would take seconds.
-    for at in 0..5 {
-        servers.run(at).await;
-    }
-    for at in 0..5 {
-        servers
-            .at(at)
-            .initialize(servers.peers.clone())
-            .await
-            .unwrap();
-    }
+    // An election by timeout would take seconds.
+    let servers = Servers::start_slow(5, false, 5).await;
     let mut leader = servers.leader().await;
     for round in 0..6 {
         let wanted = (round % 2 == 0).then(|| (leader + 1) % 5);

@@ -165,7 +165,13 @@ impl Servers {
 
     /// Starts `count` servers and forms a datacenter of them.
     pub(crate) async fn start(count: usize, tls: bool) -> Self {
+        Self::start_slow(count, tls, 1).await
+    }
+
+    /// The same with longer waits, for tests that a busy machine must not disturb.
+    pub(crate) async fn start_slow(count: usize, tls: bool, multiplier: u32) -> Self {
         let mut servers = Self::prepare(count, tls).await;
+        servers.multiplier = multiplier;
         for at in 0..count {
             servers.run(at).await;
         }
