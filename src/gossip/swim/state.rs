@@ -219,10 +219,11 @@ impl Swim {
 
     /// Takes those for dead who did not refute in time.
     pub(super) fn expire_suspicions(&mut self, now: Instant) {
-        let over = |(_, suspicion): &(_, &Suspicion)| now >= suspicion.deadline();
-        let expired: Vec<_> = self.suspicions.iter().filter(over).collect();
-        let expired: Vec<_> = expired
-            .into_iter()
+        let over = self
+            .suspicions
+            .iter()
+            .filter(|(_, suspicion)| now >= suspicion.deadline());
+        let expired: Vec<_> = over
             .map(|(name, suspicion)| (name.clone(), suspicion.confirmed()))
             .collect();
         for (name, confirmed) in expired {

@@ -248,7 +248,9 @@ impl World {
         let lives = matches!(before, Some(MemberChange::Join));
         let fits = match change {
             MemberChange::Join => !lives,
-            MemberChange::Update | MemberChange::Failed => lives,
+            MemberChange::Update => lives,
+            // Whose intent to leave is out of date has failed.
+            MemberChange::Failed => lives || before == Some(MemberChange::Leave),
             MemberChange::Leave => lives || before == Some(MemberChange::Failed),
             MemberChange::Reap => before.is_some(),
         };
