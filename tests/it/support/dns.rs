@@ -18,7 +18,21 @@ pub(crate) struct Dns {
 
 impl Dns {
     pub(crate) fn start() -> Self {
-        let socket = UdpSocket::bind((loopback(), 0)).unwrap();
+        Self::start_at(0)
+    }
+
+    /// One that a `resolv.conf` can name.
+    pub(crate) fn start_on_port_53() -> Self {
+        Self::start_at(53)
+    }
+
+    /// Where it is.
+    pub(crate) fn ip(&self) -> IpAddr {
+        self.address.ip()
+    }
+
+    fn start_at(port: u16) -> Self {
+        let socket = UdpSocket::bind((loopback(), port)).unwrap();
         let address = socket.local_addr().unwrap();
         let names = Arc::new(Mutex::new(BTreeMap::new()));
         let shared = Arc::clone(&names);
