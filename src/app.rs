@@ -4,7 +4,7 @@
 //!   config -> ports (bound first: a port in use ends the start) -> data directory
 //!          -> TLS, consensus (opens the log), local services -> gossip -> router
 //!          -> api -> tasks: rpc, raft, http, https, grpc, grpc-listener, local, leader, gateway-limits, proxy-events,
-//!                    members, join, bootstrap
+//!                    members, raft-addresses, join, bootstrap
 //!   leave: leadership is handed over -> farewell to gossip -> out of Raft -> drain
 //!   stop:  shutdown token -> edges drain, leader's loops are joined -> gossip -> consensus
 //! ```
@@ -12,6 +12,7 @@
 //! While this server leads, the task `leader` also runs `reconcile`, `ca`, `federation` and `probe`. Nothing else is
 //! spawned for longer than a connection or a request.
 
+mod addresses;
 mod data_dir;
 mod expect;
 mod leader;
@@ -143,10 +144,10 @@ impl App {
         let tls = Arc::new(tls);
         let pool = rpc::Pool::new(tls.clone(), Arc::new(rpc::Lan(tls.clone())));
         let (node, datacenter) = (settings::node_name(config), settings::datacenter(config));
-        let raft = RaftTransport::new(tls.clone(), id.clone(), node);
+        let raft = Arc::new(RaftTransport::new(tls.clone(), id.clone(), node));
         let leader = forward::Leader::new(pool.clone(), datacenter.clone());
         let consensus = Consensus::open(consensus::Config {
-            transport: Some(Arc::new(raft)),
+            transport: Some(raft.clone()),
             forward: Some(Arc::new(leader)),
             ..settings::consensus(config, id.clone())
         })
@@ -187,6 +188,9 @@ impl App {
         };
         app.spawn_all(config, ports.edges, control).await;
         app.pools.advertise(&advertised).await;
+        let stop = app.shutdown.clone();
+        let addresses = addresses::run(app.servers.clone(), raft, stop);
+        app.spawn("raft-addresses", addresses);
         app.spawn_pool(config).await?;
         Ok(app)
     }
