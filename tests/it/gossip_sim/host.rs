@@ -24,6 +24,9 @@ use crate::gossip_sim::world::World;
 /// How often serf tries to reach a failed member again: 30 s in Consul, less here so that histories are short.
 const RECONNECT: Duration = Duration::from_secs(5);
 
+/// After this time everybody knows of a crash.
+const NOTICED: Duration = Duration::from_secs(30);
+
 /// What one host saw happen to another one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seen {
@@ -67,7 +70,7 @@ pub(super) struct Host {
     /// Ever crashed, left, paused or forced to leave: may be taken for dead without being so.
     pub(super) troubled: bool,
     pub(super) leaving: bool,
-    /// Has left in order, and not come back since.
+    /// Has left in order, while all others that it knew lived, and has not come back since.
     pub(super) left: bool,
     pub(super) deadline: Option<Instant>,
     /// Ticks at this very moment.
@@ -109,6 +112,7 @@ impl World {
     }
 
     pub(super) fn crash(&mut self, index: usize) {
+        self.last_crash = Some(self.elapsed());
         let host = &mut self.hosts[index];
         host.serf = None;
         host.waiting.clear();
@@ -229,8 +233,12 @@ impl World {
                     assert!(known, "{}: {token:?} ends twice", self.place());
                 }
                 Output::Left => {
+                    // The intent may have gone to a dead host alone, which nobody had noticed yet: as in serf, the
+                    // others then take it for a failure.
+                    let crash = self.last_crash;
+                    let unnoticed = crash.is_some_and(|at| self.elapsed() < at + NOTICED);
                     self.crash(index);
-                    self.hosts[index].left = true;
+                    self.hosts[index].left = !unnoticed;
                 }
                 other => panic!("{}: {other:?}", self.place()),
             }

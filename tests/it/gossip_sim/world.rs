@@ -45,6 +45,7 @@ pub(super) struct World {
     pub(super) packets: usize,
     /// User events that were sent.
     pub(super) events: Vec<Sent>,
+    pub(super) last_crash: Option<Duration>,
     pub(super) names: Vec<NodeName>,
     pub(super) now: Instant,
     start: Instant,
@@ -70,6 +71,7 @@ impl World {
             seen: Vec::new(),
             packets: 0,
             events: Vec::new(),
+            last_crash: None,
             names: (0..hosts)
                 .map(|i| NodeName::from(format!("n{i}").as_str()))
                 .collect(),
