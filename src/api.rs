@@ -13,6 +13,7 @@ pub mod agent;
 pub mod catalog;
 pub mod config_entry;
 pub mod connect;
+pub mod coordinate;
 pub mod error;
 pub mod federation_state;
 pub(crate) mod filter;
@@ -29,6 +30,7 @@ pub mod route;
 pub(crate) mod rpc;
 pub mod service_config;
 mod service_node;
+pub mod snapshot;
 pub mod status;
 
 pub use error::Error;
@@ -59,6 +61,11 @@ pub struct Settings {
     pub max_query_time: Duration,
     /// The largest value of a key in bytes (`kv_max_value_size`).
     pub kv_max_value_size: usize,
+    /// How long updates of coordinates are collected before they are written.
+    pub coordinate_period: Duration,
+    /// How stale reads of the catalog and of health may be that do not say how fresh they want to be
+    /// (`discovery_max_stale`); zero has the leader answer.
+    pub discovery_max_stale: Duration,
 }
 
 impl Default for Settings {
@@ -71,6 +78,8 @@ impl Default for Settings {
             default_query_time: Duration::from_secs(300),
             max_query_time: Duration::from_secs(600),
             kv_max_value_size: 512 * 1024,
+            coordinate_period: Duration::from_secs(5),
+            discovery_max_stale: Duration::ZERO,
         }
     }
 }
@@ -85,6 +94,8 @@ struct Inner {
     settings: Settings,
     consensus: Consensus,
     agent: Option<Agent>,
+    places: snapshot::Places,
+    staged: coordinate::Staged,
 }
 
 impl Api {
@@ -95,6 +106,8 @@ impl Api {
                 settings,
                 consensus,
                 agent: None,
+                places: snapshot::Places::default(),
+                staged: coordinate::Staged::default(),
             }),
         }
     }
@@ -106,6 +119,8 @@ impl Api {
                 settings,
                 consensus,
                 agent: Some(agent),
+                places: snapshot::Places::default(),
+                staged: coordinate::Staged::default(),
             }),
         }
     }

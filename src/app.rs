@@ -28,7 +28,9 @@ pub use data_dir::DataDirError;
 
 use crate::api::Api;
 use crate::api::agent::{Agent, Control, Departure, Pools as AgentPools, Reload, control};
+use crate::api::coordinate;
 use crate::api::forward;
+use crate::api::snapshot;
 use crate::app::expect::Expect;
 use crate::app::pools::Pools;
 use crate::app::reload::Knobs;
@@ -77,6 +79,9 @@ const RAFT_WAITING: usize = 64;
 
 /// How many events of proxies may wait for the leader's prober; when it missed some, it looks at everything.
 const PROXY_EVENTS: usize = 1024;
+
+/// Snapshot connections that may wait to be taken.
+const SNAPSHOTS_WAITING: usize = 4;
 
 /// A running server.
 pub struct App {
@@ -267,6 +272,14 @@ impl App {
             control,
         };
         let api = Api::with_agent(settings::api(config), consensus.clone(), agent);
+        let (place, size) = (self.pools.lan().clone(), self.pools.lan().clone());
+        let coordinates = coordinate::publish(
+            api.clone(),
+            move || place.coordinate(),
+            move || size.members().len(),
+            stop.clone(),
+        );
+        self.spawn("coordinates", coordinates);
         let grpc = ports::Grpc::new(ports.grpc, ports.grpc_tls);
         self.spawn_rpc(ports.rpc, &api);
         self.spawn_http(config, ports.http, ports.https, &api);
@@ -333,12 +346,17 @@ impl App {
         let raft = plugs.plug(rpc::Protocol::Raft, RAFT_WAITING);
         let served = serve_raft(self.consensus.clone(), raft, self.shutdown.clone());
         self.spawn("raft", served);
+        let snapshots = plugs.plug(rpc::Protocol::Snapshot, SNAPSHOTS_WAITING);
         let config = rpc::ServerConfig {
             tls: self.knobs.tls.clone(),
             limits: self.knobs.rpc_limits.clone(),
             plugs,
         };
         let (api, stop) = (api.clone(), self.shutdown.clone());
+        self.spawn(
+            "snapshots",
+            snapshot::serve(api.clone(), snapshots, stop.clone()),
+        );
         self.spawn(
             "rpc",
             rpc::serve(listener, config, api, Arc::new(hooks::Open), stop),

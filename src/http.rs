@@ -29,6 +29,7 @@ pub mod reply;
 pub mod request;
 pub mod serve;
 pub mod service;
+pub mod snapshot;
 pub mod status;
 pub mod table;
 
@@ -40,17 +41,18 @@ pub use table::{Route, Verb};
 
 /// The rows of every noun, in one table.
 pub fn routes() -> Vec<&'static Route> {
-    let tables: [&'static [Route]; 10] = [
+    let tables: [&'static [Route]; 11] = [
         agent::ROUTES,
         status::ROUTES,
         catalog::ROUTES,
         health::ROUTES,
         config_entry::ROUTES,
         connect::ROUTES,
+        coordinate::ROUTES,
         internal::ROUTES,
         kv::ROUTES,
         operator::ROUTES,
-        coordinate::ROUTES,
+        snapshot::ROUTES,
     ];
     tables.into_iter().flatten().collect()
 }

@@ -10,6 +10,7 @@ pub mod ca;
 pub mod catalog;
 pub mod check;
 pub mod config_entry;
+pub mod coordinate;
 pub mod duration;
 pub mod envoy;
 pub mod federation_state;
@@ -28,6 +29,7 @@ pub use catalog::{
 };
 pub use check::{CheckStatus, HealthCheck, HealthCheckDefinition};
 pub use config_entry::{ConfigEntry, ConfigKind, ProxyDefaults, ServiceDefaults, ServiceResolver};
+pub use coordinate::Coordinate;
 pub use duration::GoDuration;
 pub use federation_state::FederationState;
 pub use ids::{CheckId, Datacenter, Index, NodeId, NodeName, ServiceId, ServiceName};

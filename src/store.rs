@@ -15,6 +15,7 @@
 //!
 //! Absent on purpose: no Raft, no I/O, no JSON, no access rules. Only `consensus` publishes.
 
+pub mod archive;
 pub mod command;
 pub mod snapshot;
 pub mod state;
@@ -23,7 +24,7 @@ pub mod watch;
 
 pub use command::{
     Applied, ApplyError, CaCommand, CheckOp, Command, ConfigOp, FederationCommand, KvOp, Outcome,
-    Topic,
+    RestoreOp, Topic,
 };
 pub use snapshot::SnapshotError;
 pub use state::{Key, State};

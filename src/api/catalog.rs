@@ -1,6 +1,7 @@
 //! Nodes and services: what is registered where.
 
 use crate::api::Api;
+use crate::api::coordinate::nearest_first;
 use crate::api::error::Error;
 use crate::api::filter::{self, RowFilter};
 use crate::api::read::Answer;
@@ -96,7 +97,7 @@ impl Api {
                     .filter(|node| has_meta(node, &meta) && filter.keeps(*node))
                     .cloned()
                     .collect();
-                nearest_first(&mut nodes, &near, |node| node.node.as_str());
+                nearest_first(state, &mut nodes, &near, |node| node.node.as_str());
                 nodes
             },
         )
@@ -161,7 +162,7 @@ impl Api {
                             || query.service_address == service.address)
                         && filter.keeps(&ServiceNode::of(node, service))
                 });
-                nearest_first(&mut rows, &query.source.node, |(node, _)| {
+                nearest_first(state, &mut rows, &query.source.node, |(node, _)| {
                     node.node.as_str()
                 });
                 rows
@@ -236,13 +237,6 @@ pub(crate) fn has_tags(service: &NodeService, request: &ServiceSpecificRequest) 
                 .iter()
                 .any(|tag| tag.eq_ignore_ascii_case(wanted))
         })
-}
-
-/// Puts the rows of the asking node first. Nothing else is known about distances.
-pub(crate) fn nearest_first<T>(rows: &mut [T], near: &str, node: impl Fn(&T) -> &str) {
-    if !near.is_empty() {
-        rows.sort_by_key(|row| !node(row).eq_ignore_ascii_case(near));
-    }
 }
 
 fn services_of(state: &State, meta: &StringMap) -> BTreeMap<ServiceName, Vec<String>> {

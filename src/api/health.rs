@@ -1,7 +1,8 @@
 //! Checks, and instances with the checks that decide their health.
 
 use crate::api::Api;
-use crate::api::catalog::{has_meta, has_tags, nearest_first, service_index, service_topic};
+use crate::api::catalog::{has_meta, has_tags, service_index, service_topic};
+use crate::api::coordinate::nearest_first;
 use crate::api::error::Error;
 use crate::api::filter::{self, RowFilter};
 use crate::api::read::Answer;
@@ -39,7 +40,7 @@ impl Api {
                     false => state.check_service_nodes(name),
                 };
                 rows.retain(|row| is_wanted(row, &query) && filter.keeps(row));
-                nearest_first(&mut rows, &query.source.node, |row| {
+                nearest_first(state, &mut rows, &query.source.node, |row| {
                     row.node.as_ref().map_or("", |node| node.node.as_str())
                 });
                 rows
@@ -90,7 +91,9 @@ impl Api {
                 checks.retain(|check| {
                     check_is_on(state, check, &query.node_meta_filters) && filter.keeps(check)
                 });
-                nearest_first(&mut checks, &query.source.node, |check| check.node.as_str());
+                nearest_first(state, &mut checks, &query.source.node, |check| {
+                    check.node.as_str()
+                });
                 checks
             },
         )
@@ -120,7 +123,9 @@ impl Api {
                 checks.retain(|check| {
                     check_is_on(state, check, &query.node_meta_filters) && filter.keeps(check)
                 });
-                nearest_first(&mut checks, &query.source.node, |check| check.node.as_str());
+                nearest_first(state, &mut checks, &query.source.node, |check| {
+                    check.node.as_str()
+                });
                 checks
             },
         )

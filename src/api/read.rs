@@ -117,7 +117,7 @@ impl Api {
     }
 
     /// Facts about an answer given now. What is as new as the leader's state is the leader's answer, whoever gives it.
-    fn meta(&self, index: Index, consistency: Consistency) -> QueryMeta {
+    pub(crate) fn meta(&self, index: Index, consistency: Consistency) -> QueryMeta {
         let mut meta = QueryMeta {
             index: index.max(1),
             known_leader: true,

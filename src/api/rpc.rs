@@ -6,6 +6,7 @@
 
 mod blob;
 mod config_entry;
+mod coordinate;
 mod kvs;
 mod rows;
 
@@ -50,6 +51,9 @@ pub const METHODS: &[&str] = &[
     "ConfigEntry.ResolveServiceConfig",
     "ConnectCA.Roots",
     "Consensus.Ask",
+    "Coordinate.ListNodes",
+    "Coordinate.Node",
+    "Coordinate.Update",
     "FederationState.Apply",
     "FederationState.Get",
     "FederationState.List",
@@ -128,6 +132,7 @@ impl Handler for Api {
             "Catalog" => self.rpc_catalog(method, &body).await,
             "ConfigEntry" => self.rpc_config_entry(method, &body).await,
             "Consensus" => self.rpc_consensus(&ctx, method, &body).await,
+            "Coordinate" => self.rpc_coordinate(method, &body).await,
             "FederationState" => self.rpc_federation_state(&ctx, method, &body).await,
             "Health" => self.rpc_health(method, &body).await,
             "KVS" => self.rpc_kvs(method, &body).await,

@@ -10,6 +10,7 @@ use crate::probe;
 use crate::reconcile;
 use crate::store::Command;
 use crate::store::ConfigOp;
+use crate::store::Topic;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,6 +83,10 @@ async fn lead(
         biased; // Loops that end because everything ends are no fault.
         () = shutdown.cancelled() => None,
         _ = &mut over => None,
+        () = restored(&duties.consensus) => {
+            info!("the state was replaced by a saved one: the leader's loops start again");
+            None
+        }
         fault = work(duties, &stop, &mut loops) => Some(fault),
     };
     stop.cancel();
@@ -95,6 +100,14 @@ async fn lead(
         }
     }
     info!("leadership is over");
+}
+
+/// Returns when the whole state was replaced: what the loops know is of the old one.
+async fn restored(consensus: &Consensus) {
+    let mut watch = consensus.store().watch([Topic::CaConfig]);
+    while !watch.abandoned() {
+        watch.changed().await;
+    }
 }
 
 /// Runs the loops until one of them ends, which none should, and says how.

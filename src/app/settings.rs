@@ -83,6 +83,8 @@ pub(crate) fn api(config: &config::Config) -> api::Settings {
         default_query_time: config.limits.default_query_time,
         max_query_time: config.limits.max_query_time,
         kv_max_value_size: usize::try_from(config.limits.kv_max_value_size).unwrap_or(usize::MAX),
+        discovery_max_stale: config.limits.discovery_max_stale,
+        ..api::Settings::default()
     }
 }
 

@@ -151,6 +151,11 @@ impl FrameReader {
         read.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
     }
 
+    /// What arrived behind the last value, for a stream on which something else follows.
+    pub fn into_rest(self) -> BytesMut {
+        self.buffer
+    }
+
     /// Whether part of a value has arrived.
     pub fn is_inside_value(&self) -> bool {
         self.buffer.has_remaining()

@@ -275,6 +275,7 @@ fn limits(s: &Settings) -> Limits {
         txn_max_req_len: s.uint("limits.txn_max_req_len"),
         default_query_time: s.duration("default_query_time"),
         max_query_time: s.duration("max_query_time"),
+        discovery_max_stale: s.duration("discovery_max_stale"),
     }
 }
 

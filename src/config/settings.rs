@@ -182,6 +182,8 @@ pub struct Limits {
     pub default_query_time: Duration,
     /// The longest a blocking query may wait.
     pub max_query_time: Duration,
+    /// `discovery_max_stale`: how stale reads of catalog and health may be that do not say; zero has the leader answer.
+    pub discovery_max_stale: Duration,
 }
 
 /// DNS answers (`dns_config`).

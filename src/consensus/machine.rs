@@ -6,7 +6,7 @@ use crate::consensus::snapshots::Snapshots;
 use crate::consensus::types::{
     Answers, Entry, LogId, Proposal, SnapshotMeta, StorageError, StoredMembership, Types,
 };
-use crate::store::{State, Store, Topic};
+use crate::store::{Command, RestoreOp, State, Store, Topic};
 use openraft::storage::RaftStateMachine;
 use openraft::{
     AnyError, EntryPayload, OptionalSend, RaftSnapshotBuilder, Snapshot, StorageIOError,
@@ -76,7 +76,7 @@ impl Machine {
     pub(crate) fn replay(&mut self, entry: Entry) -> Result<(), String> {
         match entry.payload {
             EntryPayload::Normal(proposal) => {
-                self.apply_proposal(entry.log_id, &proposal, &mut BTreeSet::new())
+                self.apply_proposal(entry.log_id, &proposal, (&mut BTreeSet::new(), &mut false))
                     .map_err(|error| error.to_string())?;
             }
             EntryPayload::Membership(membership) => {
@@ -107,7 +107,7 @@ impl Machine {
         &mut self,
         log_id: LogId,
         proposal: &Proposal,
-        touched: &mut BTreeSet<Topic>,
+        (touched, restored): (&mut BTreeSet<Topic>, &mut bool),
     ) -> Result<Answers, StorageError> {
         let mut answers = Vec::with_capacity(proposal.commands.len());
         for sealed in proposal.commands.iter() {
@@ -117,6 +117,8 @@ impl Machine {
             })?;
             let applied = self.state.apply(log_id.index, &command);
             touched.extend(applied.topics);
+            let finish = matches!(&*command, Command::Restore(RestoreOp::Finish { .. }));
+            *restored |= finish && applied.result.is_ok();
             answers.push(applied.result);
         }
         Ok(answers)
@@ -140,12 +142,12 @@ impl RaftStateMachine<Types> for Machine {
         I::IntoIter: OptionalSend,
     {
         let start = std::time::Instant::now();
-        let mut touched = BTreeSet::new();
+        let (mut touched, mut restored) = (BTreeSet::new(), false);
         let mut out = Vec::new();
         for entry in entries {
             let answers = match entry.payload {
                 EntryPayload::Normal(proposal) => {
-                    self.apply_proposal(entry.log_id, &proposal, &mut touched)?
+                    self.apply_proposal(entry.log_id, &proposal, (&mut touched, &mut restored))?
                 }
                 EntryPayload::Membership(membership) => {
                     self.membership = StoredMembership::new(Some(entry.log_id), membership);
@@ -156,7 +158,10 @@ impl RaftStateMachine<Types> for Machine {
             self.applied = Some(entry.log_id);
             out.push(answers);
         }
-        if out.iter().any(|answers| !answers.is_empty()) {
+        if restored {
+            tracing::info!("the state was replaced by a saved one");
+            self.store.publish_restored(self.state.clone());
+        } else if out.iter().any(|answers| !answers.is_empty()) {
             self.store.publish(self.state.clone(), &touched);
         }
         self.tell.send_replace(self.applied);

@@ -20,6 +20,21 @@ use std::io::{self, Write};
 struct GoFormatter(CompactFormatter);
 
 impl Formatter for GoFormatter {
+    /// Go writes whole numbers without a fraction, and exponents for the very small and very large alone.
+    fn write_f64<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
+        let size = value.abs();
+        if size == 0.0 || (1e-6..1e21).contains(&size) {
+            return write!(writer, "{value}");
+        }
+        let text = format!("{value:e}");
+        match text.split_once('e') {
+            Some((digits, exponent)) if !exponent.starts_with('-') => {
+                write!(writer, "{digits}e+{exponent}")
+            }
+            _ => writer.write_all(text.as_bytes()),
+        }
+    }
+
     fn write_string_fragment<W: ?Sized + Write>(
         &mut self,
         writer: &mut W,

@@ -83,6 +83,10 @@ pub struct Request {
     pub body: Bytes,
     /// Who asks.
     pub remote: IpAddr,
+    /// Whether it is about the catalog or health, where `discovery_max_stale` counts.
+    pub discovery: bool,
+    /// A place among those who hold an archive; for the routes whose bodies are archives.
+    pub place: Option<tokio::sync::OwnedSemaphorePermit>,
     /// How often the state had been restored when the request came: after a restore an index may mean something else.
     pub restores: u64,
 }
@@ -134,6 +138,12 @@ impl Request {
         }
         options.allow_stale = query.has("stale") || query.has("max_stale");
         options.require_consistent = query.has("consistent");
+        let says = ["stale", "consistent", "leader", "cached", "max_stale"];
+        if self.discovery && !says.iter().any(|name| query.has(name)) {
+            let max = self.api.settings().discovery_max_stale;
+            options.allow_stale = !max.is_zero();
+            options.max_stale_duration = max.into();
+        }
         for (name, given) in [
             ("stale", options.allow_stale),
             ("cached", query.has("cached")),

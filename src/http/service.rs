@@ -1,6 +1,7 @@
 //! From an HTTP request to an HTTP response: routing, access, body, panics, compression.
 
 use crate::api::Api;
+use crate::api::snapshot::MAX_ARCHIVE;
 use crate::http::cache::Cache;
 use crate::http::error::HttpError;
 use crate::http::json;
@@ -8,6 +9,7 @@ use crate::http::path::{cleaned, percent_decode};
 use crate::http::reply::{JSON, Reply};
 use crate::http::request::{Query, Request};
 use crate::http::serve::Settings;
+use crate::http::snapshot;
 use crate::http::table::{Endpoint, Handler, Route, Table, Verb};
 use bytes::Bytes;
 use flate2::Compression;
@@ -119,7 +121,8 @@ impl Service {
         }
         let vary = HeaderValue::from_static("Accept-Encoding");
         reply.headers.insert(VARY, vary);
-        match accepts_gzip && reply.body.len() >= GZIP_FROM {
+        let packed = reply.headers.get(CONTENT_TYPE) == Some(&snapshot::ARCHIVE);
+        match accepts_gzip && !packed && reply.body.len() >= GZIP_FROM {
             true => gzip(reply),
             false => reply,
         }
@@ -155,6 +158,10 @@ impl Service {
             .ok_or_else(|| HttpError::bad("The path holds a broken %-escape or is not UTF-8"))?
             .into_owned();
         let (parts, body) = request.into_parts();
+        let place = match (verb, endpoint.path) {
+            (Verb::Put, snapshot::PATH) => self.api.archive_place().await,
+            _ => None,
+        };
         let body = match verb {
             Verb::Get => Bytes::new(),
             _ => self.read_body(endpoint, &parts.headers, body).await?,
@@ -167,6 +174,10 @@ impl Service {
             headers: parts.headers,
             body,
             remote,
+            place,
+            discovery: ["/v1/catalog", "/v1/health"]
+                .iter()
+                .any(|begin| endpoint.path.starts_with(begin)),
             restores: self.api.store().restores(),
         };
         let started = Instant::now();
@@ -211,6 +222,7 @@ impl Service {
     {
         let limit = match endpoint.path {
             "/v1/kv/" => self.api.settings().kv_max_value_size,
+            snapshot::PATH => MAX_ARCHIVE,
             _ => self.settings.max_body,
         };
         let length = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok());
@@ -229,10 +241,11 @@ impl Service {
         if length.is_some_and(|l| l > limit as u64) {
             return Err(too_large());
         }
-        let collected = timeout(
-            self.settings.body_timeout,
-            Limited::new(body, limit).collect(),
-        );
+        let patience = match endpoint.path {
+            snapshot::PATH => self.settings.body_timeout.max(ARCHIVE_TIMEOUT),
+            _ => self.settings.body_timeout,
+        };
+        let collected = timeout(patience, Limited::new(body, limit).collect());
         match collected.await {
             Ok(Ok(body)) => Ok(body.to_bytes()),
             Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
@@ -331,5 +344,7 @@ fn gzip(mut reply: Reply) -> Reply {
     reply
 }
 
+/// The longest that a client may take for an archive.
+const ARCHIVE_TIMEOUT: Duration = Duration::from_secs(300);
 /// The longest that a client may take for its body.
 pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(30);

@@ -6,6 +6,7 @@
 
 use crate::model::catalog::{CheckServiceNode, NodeService, StringMap};
 use crate::model::check::HealthCheck;
+use crate::model::coordinate::Coordinate;
 use crate::model::duration::GoDuration;
 use crate::model::federation_state::FederationState;
 use crate::model::ids::{CheckId, Datacenter, Index, NodeId, NodeName, ServiceId, ServiceName};
@@ -365,6 +366,49 @@ reply!(
     /// `Internal.KeyringOperation`.
     KeyringResponses, {
         responses: Vec<KeyringResponse>,
+    }
+);
+
+/// Where a node is in the network, seen from one network segment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct NodeCoordinate {
+    pub node: NodeName,
+    pub segment: String,
+    pub coord: Coordinate,
+}
+
+/// `Coordinate.Update`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct CoordinateUpdateRequest {
+    pub datacenter: Datacenter,
+    pub node: NodeName,
+    pub segment: String,
+    pub coord: Option<Coordinate>,
+    pub token: String,
+}
+
+reply!(
+    /// `Coordinate.ListNodes` and `Coordinate.Node`.
+    IndexedCoordinates, {
+        coordinates: Vec<std::sync::Arc<NodeCoordinate>>,
+    }
+);
+/// What begins a snapshot connection: `op` is 0 to save and 1 to restore.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct SnapshotRequest {
+    pub datacenter: Datacenter,
+    pub token: String,
+    pub allow_stale: bool,
+    pub op: i64,
+}
+
+reply!(
+    /// The first answer on a snapshot connection.
+    SnapshotResponse, {
+        error: String,
     }
 );
 reply!(

@@ -1,6 +1,6 @@
 //! What can be written, what comes of it, and who is to be woken.
 
-use crate::model::query::RegisterRequest;
+use crate::model::query::{NodeCoordinate, RegisterRequest};
 use crate::model::{
     CaConfiguration, CaProviderState, CaRoot, CheckId, CheckStatus, ConfigEntry, ConfigKind,
     Datacenter, FederationState, Index, KvEntry, NodeName, ServiceId, ServiceKind,
@@ -36,6 +36,42 @@ pub enum Command {
     Ca(CaCommand),
     /// Writes about checks that the leader runs.
     Check(CheckOp),
+    /// Replaces the whole state by a saved one.
+    Restore(RestoreOp),
+    /// Says where nodes are in the network.
+    Coordinates(Vec<NodeCoordinate>),
+}
+
+/// Steps of replacing the whole state. One restore is under way at a time; a new one ends it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum RestoreOp {
+    /// Begins.
+    Begin {
+        /// Names this restore.
+        id: String,
+    },
+    /// Hands over the next bytes of the saved state.
+    Part {
+        /// The restore.
+        id: String,
+        /// How many bytes came before.
+        at: u64,
+        /// The bytes.
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+    },
+    /// Takes effect, if the bytes are a whole and undamaged state.
+    Finish {
+        /// The restore.
+        id: String,
+        /// How many bytes there must be.
+        size: u64,
+    },
+    /// Forgets what was handed over.
+    GiveUp {
+        /// The restore.
+        id: String,
+    },
 }
 
 /// Writes about checks that the leader runs. They are conditional, because the catalog may change while a check runs: a
@@ -211,6 +247,8 @@ pub enum Topic {
     FederationStates,
     /// The federation state of one datacenter.
     FederationState(Datacenter),
+    /// Any coordinate.
+    Coordinates,
     /// CA roots.
     CaRoots,
     /// CA configuration.

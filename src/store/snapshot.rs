@@ -4,11 +4,13 @@
 //! named fields. A byte changed anywhere is noticed; a damaged snapshot is refused as a whole.
 
 use crate::model::ids::Index;
+use crate::model::query::NodeCoordinate;
 use crate::model::{
     CaConfiguration, CaProviderState, CaRoot, ConfigEntry, FederationState, HealthCheck, KvEntry,
     Node, NodeService,
 };
 use crate::store::state::{IndexRow, Key, State};
+use crate::store::tables::restore::Restoring;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
@@ -45,6 +47,8 @@ struct Tables {
     ca_roots: Vec<Arc<CaRoot>>,
     ca_config: Option<Arc<CaConfiguration>>,
     ca_providers: Vec<Arc<CaProviderState>>,
+    coordinates: Vec<Arc<NodeCoordinate>>,
+    restoring: Option<Restoring>,
 }
 
 impl State {
@@ -68,6 +72,8 @@ impl State {
             ca_roots: self.ca_roots.to_vec(),
             ca_config: self.ca_config.clone(),
             ca_providers: self.ca_providers.values().cloned().collect(),
+            coordinates: self.coordinates.values().cloned().collect(),
+            restoring: self.restoring.clone(),
         };
         let mut out = MAGIC.to_vec();
         out.resize(MAGIC.len() + 32, 0);
@@ -78,6 +84,15 @@ impl State {
             at.copy_from_slice(&sum);
         }
         Ok(out)
+    }
+
+    /// As [`State::to_snapshot`], without what is under way: for safe keeping.
+    pub fn to_backup(&self) -> Result<Vec<u8>, SnapshotError> {
+        let state = Self {
+            restoring: None,
+            ..self.clone()
+        };
+        state.to_snapshot()
     }
 
     /// Reads what [`State::to_snapshot`] wrote.
@@ -105,6 +120,7 @@ impl Tables {
             ca_roots: Arc::new(self.ca_roots),
             ca_config: self.ca_config,
             tombstones: self.tombstones.into_iter().collect(),
+            restoring: self.restoring,
             ..State::default()
         };
         for node in self.nodes {
@@ -134,6 +150,14 @@ impl Tables {
             .config_entries
             .into_iter()
             .map(|e| ((e.kind(), e.name().to_owned()), e))
+            .collect();
+        state.coordinates = self
+            .coordinates
+            .into_iter()
+            .map(|row| {
+                let segment = Key::from(row.segment.as_str());
+                ((Key::of(row.node.shared()), segment), row)
+            })
             .collect();
         let by_dc = |states: Vec<Arc<FederationState>>| {
             states

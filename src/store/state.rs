@@ -1,11 +1,13 @@
 //! The state as one immutable value, and the dispatch of commands to its tables.
 
 use crate::model::ids::Index;
+use crate::model::query::NodeCoordinate;
 use crate::model::{
     CaConfiguration, CaProviderState, CaRoot, ConfigEntry, ConfigKind, Datacenter, FederationState,
     HealthCheck, KvEntry, Node, NodeService, ServiceKind,
 };
 use crate::store::command::{Applied, ApplyError, Command, Outcome, Topic};
+use crate::store::tables::restore::Restoring;
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 use std::borrow::Borrow;
@@ -79,6 +81,7 @@ pub(crate) enum IndexRow {
     ServiceLastExtinction,
     /// When removals of keys were last forgotten: no prefix shows an older index after that.
     KvForgotten,
+    Coordinates,
 }
 
 /// Node, then id on that node.
@@ -112,6 +115,10 @@ pub struct State {
     pub(crate) ca_roots: Arc<Vec<Arc<CaRoot>>>,
     pub(crate) ca_config: Option<Arc<CaConfiguration>>,
     pub(crate) ca_providers: OrdMap<String, Arc<CaProviderState>>,
+    /// (node, network segment or empty)
+    pub(crate) coordinates: OrdMap<OnNode, Arc<NodeCoordinate>>,
+    /// What came so far of a saved state.
+    pub(crate) restoring: Option<Restoring>,
 }
 
 /// A write in progress: the new state, its index, and what it touched so far.
@@ -184,6 +191,8 @@ impl Tx<'_> {
             Command::Federation(op) => self.federation(op),
             Command::Ca(op) => self.ca(op),
             Command::Check(op) => self.check_op(op),
+            Command::Restore(op) => self.restore(op),
+            Command::Coordinates(rows) => Ok(self.set_coordinates(rows)),
         }
     }
 }

@@ -4,10 +4,12 @@ pub mod ca;
 pub mod changes;
 pub mod checks;
 pub mod config_entries;
+pub mod coordinates;
 pub mod federation_states;
 pub mod health;
 pub mod kv;
 pub mod nodes;
+pub mod restore;
 pub mod services;
 
 use crate::store::state::Key;

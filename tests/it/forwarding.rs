@@ -11,4 +11,5 @@ mod leader_loss;
 mod methods;
 mod pool;
 mod reads;
+mod snapshots;
 mod writes;

@@ -281,7 +281,7 @@ pub static KEYS: &[Key] = &[
     bool("disable_anonymous_signature", "false").never(),
     bool("disable_coordinates", "false").never(),
     bool("disable_update_check", "false").never(),
-    time("discovery_max_stale", "0s").later(),
+    time("discovery_max_stale", "0s"),
     text("segment", "").never(),
     free_list("segments").never(),
     int("segment_limit", "64").never(),

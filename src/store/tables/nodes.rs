@@ -167,6 +167,7 @@ impl Tx<'_> {
         for id in checks {
             self.delete_check(key, &id);
         }
+        self.delete_coordinates(key);
         self.state.nodes.remove(key);
         if !node.id.is_empty() {
             self.state.node_ids.remove(&Key::of(node.id.shared()));

@@ -71,6 +71,9 @@ fn rows() -> Vec<(&'static str, Ask)> {
         ),
         ("FederationState.List", Same(json!({}))),
         ("FederationState.ListMeshGateways", Same(json!({}))),
+        ("Coordinate.ListNodes", Same(json!({}))),
+        ("Coordinate.Node", Same(a.clone())),
+        ("Coordinate.Update", Own), // Collected where it comes in; see reads.rs.
         ("Health.ChecksInState", Same(json!({"State": "any"}))),
         ("Health.NodeChecks", Same(a.clone())),
         ("Health.ServiceChecks", Same(service.clone())),

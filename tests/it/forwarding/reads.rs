@@ -71,6 +71,18 @@ const ROUTES: &[(Verb, &str, Ask)] = &[
     (Verb::Get, "/v1/internal/federation-state/", Read("dc2")),
     (Verb::Get, "/v1/config/", Read("service-defaults/web")),
     (Verb::Get, "/v1/config/", Read("service-defaults")),
+    (
+        Verb::Put,
+        "/v1/coordinate/update",
+        Write(
+            "",
+            r#"{"Node":"a","Coord":{"Vec":[0,0,0,0,0,0,0,1],"Error":1,"Height":1e-5}}"#,
+            "/v1/coordinate/node/a",
+            "",
+        ),
+    ),
+    (Verb::Get, "/v1/coordinate/nodes", Read("")),
+    (Verb::Get, "/v1/coordinate/node/", Read("a")),
     (Verb::Get, "/v1/status/leader", Read("")),
     (Verb::Get, "/v1/status/peers", Read("")),
     (
@@ -93,6 +105,21 @@ const ROUTES: &[(Verb, &str, Ask)] = &[
         "/v1/catalog/deregister",
         Write("", r#"{"Node":"a"}"#, "/v1/catalog/node/a", "null"),
     ),
+    // snapshots.rs
+    (Verb::Get, "/v1/snapshot", Own),
+    (Verb::Put, "/v1/snapshot", Own),
+    (Verb::Get, "/v1/coordinate/datacenters", Own),
+    (Verb::Get, "/v1/operator/raft/configuration", Read("")),
+    // Through gossip, which these servers have none of.
+    (Verb::Delete, "/v1/operator/raft/peer", Own),
+    (Verb::Get, "/v1/operator/keyring", Own),
+    (Verb::Post, "/v1/operator/keyring", Own),
+    (Verb::Put, "/v1/operator/keyring", Own),
+    (Verb::Delete, "/v1/operator/keyring", Own),
+    (Verb::Put, "/v1/agent/join/", Own),
+    (Verb::Put, "/v1/agent/leave", Own),
+    (Verb::Put, "/v1/agent/force-leave/", Own),
+    (Verb::Put, "/v1/agent/reload", Own),
     (Verb::Get, "/v1/agent/self", Own),
     (Verb::Get, "/v1/agent/members", Own),
     (Verb::Get, "/v1/agent/version", Own),
@@ -171,6 +198,71 @@ async fn a_read_at_a_follower_sees_every_write_before_it() {
         assert_eq!(got.body, value, "written at {write}, read at {read}{mode}");
         assert_eq!(got.header("x-consul-knownleader"), "true");
         assert_eq!(got.header("x-consul-lastcontact"), "0");
+    }
+}
+
+/// Places are collected where they come in, and written together.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn coordinates_told_to_a_follower_reach_everybody() {
+    let settings = crossway::api::Settings {
+        coordinate_period: Duration::from_millis(20),
+        ..Default::default()
+    };
+    let trio = Trio::with(&settings).await;
+    let place = |node: &str, x: f64, n: usize| {
+        let vec = vec![x; n];
+        serde_json::json!({"Node": node, "Coord": {"Vec": vec, "Error": 1.0, "Height": 1e-5}})
+    };
+    for (node, x) in [("a", 0.3), ("b", 0.1), ("c", 0.0)] {
+        let row = serde_json::json!({"Node": node, "Address": "10.0.0.1"}).to_string();
+        trio.put(0, "/v1/catalog/register", &row).await;
+        let told = trio
+            .put(1, "/v1/coordinate/update", &place(node, x, 8).to_string())
+            .await;
+        assert_eq!((told.status, told.body.as_str()), (200, ""));
+    }
+    let rows = || trio.nodes[2].api.store().latest().coordinates().count();
+    eventually("all places are there", || rows() == 3).await;
+    let near = trio.get(2, "/v1/catalog/nodes?near=c").await.body;
+    let at = |node: &str| near.find(&format!("\"Node\":\"{node}\"")).unwrap();
+    assert!(at("c") < at("b") && at("b") < at("a"), "{near}");
+    let one = trio.get(0, "/v1/coordinate/node/b").await;
+    assert_eq!(
+        one.body,
+        r#"[{"Node":"b","Segment":"","Coord":{"Vec":[0.1,0.1,0.1,0.1,0.1,0.1,0.1,0.1],"Error":1,"Adjustment":0,"Height":0.00001}}]"#
+    );
+    assert_eq!(trio.get(0, "/v1/coordinate/node/none").await.status, 404);
+    let refused = trio
+        .put(1, "/v1/coordinate/update", &place("a", 0.0, 2).to_string())
+        .await;
+    assert_eq!(
+        (refused.status, refused.body.as_str()),
+        (500, "incompatible coordinate")
+    );
+}
+
+/// discovery_max_stale counts where nothing is said, and for the catalog and health alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn discovery_may_be_stale_by_configuration() {
+    let settings = crossway::api::Settings {
+        hold: Duration::from_millis(500),
+        discovery_max_stale: Duration::from_secs(3600),
+        ..Default::default()
+    };
+    let trio = Trio::with(&settings).await;
+    (0..3).for_each(|at| trio.cut(at));
+    eventually("n3 knows no leader", || {
+        trio.nodes[2].consensus.leader().is_none()
+    })
+    .await;
+    for (path, status) in [
+        ("/v1/catalog/nodes", 200),
+        ("/v1/health/state/any", 200),
+        ("/v1/catalog/nodes?leader", 500),
+        ("/v1/catalog/nodes?consistent", 500),
+        ("/v1/kv/?keys", 500),
+    ] {
+        assert_eq!(trio.get(2, path).await.status, status, "{path}");
     }
 }
 

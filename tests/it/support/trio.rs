@@ -147,23 +147,34 @@ impl Trio {
     }
 
     pub(crate) async fn send(&self, at: usize, method: &str, path: &str, body: &str) -> Answer {
+        let body = Bytes::copy_from_slice(body.as_bytes());
+        let (status, headers, body) = self.send_bytes(at, method, path, body).await;
+        Answer {
+            status,
+            headers,
+            body: String::from_utf8(body.to_vec()).unwrap(),
+        }
+    }
+
+    pub(crate) async fn send_bytes(
+        &self,
+        at: usize,
+        method: &str,
+        path: &str,
+        body: Bytes,
+    ) -> (u16, HashMap<String, String>, Bytes) {
         let request = ::http::Request::builder()
             .method(method)
             .uri(format!("http://{}{path}", self.nodes[at].http))
-            .body(Full::new(Bytes::copy_from_slice(body.as_bytes())))
+            .body(Full::new(body))
             .unwrap();
         let response = timeout(PATIENCE, self.client.request(request)).await;
         let response = response.expect("an answer in time").unwrap();
         let headers = response.headers().iter();
         let headers = headers.map(|(k, v)| (k.to_string(), v.to_str().unwrap().to_owned()));
-        Answer {
-            status: response.status().as_u16(),
-            headers: headers.collect(),
-            body: {
-                let body = response.into_body().collect().await.unwrap().to_bytes();
-                String::from_utf8(body.to_vec()).unwrap()
-            },
-        }
+        let (status, headers) = (response.status().as_u16(), headers.collect());
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, headers, body)
     }
 
     pub(crate) async fn get(&self, at: usize, path: &str) -> Answer {
@@ -208,11 +219,18 @@ async fn start(wire: &Arc<Wire>, n: usize, settings: &Settings) -> Node {
     };
     let api = Api::new(settings, consensus.clone());
     let stop = CancellationToken::new();
+    let mut plugs = rpc::Plugs::default();
+    let snapshots = plugs.plug(rpc::Protocol::Snapshot, 4);
     let config = rpc::ServerConfig {
         tls,
         limits: Arc::default(),
-        plugs: rpc::Plugs::default(),
+        plugs,
     };
+    tokio::spawn(crossway::api::snapshot::serve(
+        api.clone(),
+        snapshots,
+        stop.clone(),
+    ));
     let edition = Arc::new(crossway::hooks::Open);
     tokio::spawn(rpc::serve(
         rpc_port,
