@@ -30,6 +30,7 @@ pub mod route;
 pub(crate) mod rpc;
 pub mod service_config;
 mod service_node;
+mod sign;
 pub mod snapshot;
 pub mod status;
 
@@ -96,6 +97,7 @@ struct Inner {
     agent: Option<Agent>,
     places: snapshot::Places,
     staged: coordinate::Staged,
+    leader: Option<forward::Leader>,
 }
 
 impl Api {
@@ -108,6 +110,7 @@ impl Api {
                 agent: None,
                 places: snapshot::Places::default(),
                 staged: coordinate::Staged::default(),
+                leader: None,
             }),
         }
     }
@@ -121,8 +124,22 @@ impl Api {
                 agent: Some(agent),
                 places: snapshot::Places::default(),
                 staged: coordinate::Staged::default(),
+                leader: None,
             }),
         }
+    }
+
+    /// Adds the way to the leader, for what only it can do. To be called before the verbs are shared.
+    #[must_use]
+    pub fn with_leader(mut self, leader: forward::Leader) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.inner) {
+            inner.leader = Some(leader);
+        }
+        self
+    }
+
+    pub(crate) fn leader_way(&self) -> Option<&forward::Leader> {
+        self.inner.leader.as_ref()
     }
 
     pub(crate) fn agent_part(&self) -> Option<&Agent> {

@@ -86,6 +86,7 @@ const SNAPSHOTS_WAITING: usize = 4;
 /// A running server.
 pub struct App {
     consensus: Consensus,
+    leader: forward::Leader,
     tasks: JoinSet<&'static str>,
     shutdown: CancellationToken,
     departure: Departure,
@@ -153,7 +154,7 @@ impl App {
         let leader = forward::Leader::new(pool.clone(), datacenter.clone());
         let consensus = Consensus::open(consensus::Config {
             transport: Some(raft.clone()),
-            forward: Some(Arc::new(leader)),
+            forward: Some(Arc::new(leader.clone())),
             ..settings::consensus(config, id.clone())
         })
         .await?;
@@ -166,6 +167,7 @@ impl App {
         let pools = Pools::start(config, &advertised, ports.serf_lan, edition).await?;
         let mut app = Self {
             consensus,
+            leader,
             tasks: JoinSet::new(),
             shutdown: CancellationToken::new(),
             departure: Departure::default(),
@@ -271,7 +273,8 @@ impl App {
             },
             control,
         };
-        let api = Api::with_agent(settings::api(config), consensus.clone(), agent);
+        let api = Api::with_agent(settings::api(config), consensus.clone(), agent)
+            .with_leader(self.leader.clone());
         let (place, size) = (self.pools.lan().clone(), self.pools.lan().clone());
         let coordinates = coordinate::publish(
             api.clone(),

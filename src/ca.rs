@@ -3,7 +3,7 @@
 //! ```text
 //!   leader term --> leader::run --owns--> provider (private key)
 //!                        ^                     |
-//!   Ca::leaf() --request-+                     +--> signed leaf, roots in the store
+//!   Ca::sign() --request-+                     +--> signed leaf, roots in the store
 //! ```
 //!
 //! The key lives in the leader's task alone: when leadership ends the task is cancelled and joined, and requests that were
@@ -13,8 +13,9 @@ pub mod leader;
 pub mod sign;
 pub mod spiffe;
 
+use crate::ca::spiffe::ServiceUri;
 use crate::model::query::IndexedCaRoots;
-use crate::model::{IssuedCert, Timestamp};
+use crate::model::{Datacenter, IssuedCert, Timestamp};
 use crate::store::State;
 use dashmap::DashMap;
 use std::sync::Arc;
@@ -38,9 +39,10 @@ pub enum Error {
     Crypto(String),
 }
 
-/// Asks the leader's task for one leaf.
+/// Asks the leader's task to sign one leaf.
 pub(crate) struct LeafOrder {
-    pub(crate) service: String,
+    /// The request, as PEM.
+    pub(crate) csr: String,
     pub(crate) answer: oneshot::Sender<Result<IssuedCert, Error>>,
 }
 
@@ -95,30 +97,39 @@ impl Ca {
         }
     }
 
-    /// A certificate for `service`. The same one is given out until the active root changes or 60 to 90 % of its life
-    /// are over (a fixed point in between, by serial number).
+    /// A certificate for `service` in `datacenter`. The same one is given out until the active root changes or 60 to 90 %
+    /// of its life are over (a fixed point in between, by serial number). The key is made here and stays here; `sign` has
+    /// the leader sign it.
     ///
     /// # Errors
-    /// [`Error::NotReady`] while no leader has set up the CA, [`Error::Invalid`] for an empty name.
+    /// [`Error::NotReady`] while no leader has set up the CA, [`Error::Invalid`] for an empty name, or what `sign` says.
     pub async fn leaf(
         &self,
         state: &State,
-        service: &str,
+        (service, datacenter): (&str, &Datacenter),
         now: Timestamp,
+        sign: impl AsyncFnOnce(String) -> Result<IssuedCert, Error>,
     ) -> Result<Arc<IssuedCert>, Error> {
         if service.is_empty() {
             return Err(Error::Invalid("missing service name".to_owned()));
         }
-        let root = state
-            .active_ca_root()
-            .ok_or_else(|| Error::NotReady("no root certificate".to_owned()))?;
+        let no_root = || Error::NotReady("no root certificate".to_owned());
+        let root = state.active_ca_root().ok_or_else(no_root)?;
         if let Some(known) = self.leaves.get(service)
             && known.root == root.id
             && now < known.renew_at
         {
             return Ok(known.cert.clone());
         }
-        let mut cert = self.order(service).await?;
+        let uri = ServiceUri {
+            trust_domain: state.trust_domain().ok_or_else(no_root)?,
+            namespace: "default".to_owned(),
+            datacenter: datacenter.to_string(),
+            service: service.to_owned(),
+        };
+        let (private_key_pem, csr) = sign::request(&uri.to_string())?;
+        let mut cert = sign(csr).await?;
+        cert.private_key_pem = private_key_pem;
         cert.create_index = state.last_index();
         cert.modify_index = cert.create_index;
         let cached = CachedLeaf {
@@ -144,12 +155,14 @@ impl Ca {
         self.leaves.insert(service.to_owned(), leaf);
     }
 
-    async fn order(&self, service: &str) -> Result<IssuedCert, Error> {
+    /// Signs a request (PEM), on the leader.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for what cannot be signed, [`Error::NotReady`] without a leader here or before it has set up the
+    /// CA.
+    pub async fn sign(&self, csr: String) -> Result<IssuedCert, Error> {
         let (answer, reply) = oneshot::channel();
-        let order = LeafOrder {
-            service: service.to_owned(),
-            answer,
-        };
+        let order = LeafOrder { csr, answer };
         let gone = || Error::NotReady("leadership changed; try again".to_owned());
         self.orders
             .try_send(order)

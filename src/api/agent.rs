@@ -64,7 +64,9 @@ impl Api {
         let ca = &self.agent()?.ca;
         let issue = async || {
             let state = self.store().latest();
-            let leaf = ca.leaf(&state, service, now()).await;
+            let whom = (service, &self.settings().datacenter);
+            let sign = async |csr| self.sign_at_leader(csr).await;
+            let leaf = ca.leaf(&state, whom, now(), sign).await;
             leaf.map_err(|error| match error {
                 // Consul's words for a request that names nothing.
                 ca::Error::Invalid(_) if service.is_empty() => {

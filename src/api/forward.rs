@@ -27,9 +27,24 @@ impl Leader {
         Self { pool, datacenter }
     }
 
-    async fn destination(&self, leader: &Peer) -> Result<Destination, ForwardError> {
+    /// Calls a method of the leader.
+    ///
+    /// # Errors
+    /// As [`Pool::call`].
+    pub async fn call(
+        &self,
+        leader: &Peer,
+        method: &str,
+        body: &[u8],
+        limit: Duration,
+    ) -> Result<Bytes, ClientError> {
+        let to = self.destination(leader).await?;
+        self.pool.call(&to, method, body, limit).await
+    }
+
+    async fn destination(&self, leader: &Peer) -> Result<Destination, ClientError> {
         let unreached = |problem: String| {
-            ForwardError::Unreached(format!(
+            ClientError::Connect(format!(
                 "the leader's address {}: {problem}",
                 leader.address
             ))
@@ -58,10 +73,9 @@ impl Forward for Leader {
         question: Bytes,
         limit: Duration,
     ) -> Result<Bytes, ForwardError> {
-        let to = self.destination(leader).await?;
         let unreached = |error: codec::Error| ForwardError::Unreached(error.to_string());
         let body = codec::to_vec(serde_bytes::Bytes::new(&question)).map_err(unreached)?;
-        let called = self.pool.call(&to, METHOD, &body, limit).await;
+        let called = self.call(leader, METHOD, &body, limit).await;
         let reply = called.map_err(|error| match error {
             // A server that refuses the method has done nothing.
             ClientError::Connect(_) | ClientError::Ended(_) | ClientError::Remote(_) => {

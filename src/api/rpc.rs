@@ -50,6 +50,7 @@ pub const METHODS: &[&str] = &[
     "ConfigEntry.ListAll",
     "ConfigEntry.ResolveServiceConfig",
     "ConnectCA.Roots",
+    "ConnectCA.Sign",
     "Consensus.Ask",
     "Coordinate.ListNodes",
     "Coordinate.Node",
@@ -333,6 +334,7 @@ impl Api {
             "Internal.KeyringOperation" => {
                 encode(&self.keyring(&decode::<KeyringRequest>(body)?).await?)
             }
+            "ConnectCA.Sign" => encode(&self.sign_leaf(decode(body)?).await?),
             "ConnectCA.Roots" => {
                 let request: DcSpecificRequest = decode(body)?;
                 let (meta, roots) = self.ca_roots(&request).await?.into_parts();

@@ -9,7 +9,7 @@
 //! Setting up never holds up leadership (C090): it runs in this task and retries in the background. The task may be
 //! cancelled at any await; each write is a whole step, and a later leader goes on from what is stored.
 
-use crate::ca::sign::{self, LeafRequest};
+use crate::ca::sign::{self, Csr, LeafRequest};
 use crate::ca::spiffe::{ServiceUri, TrustDomain};
 use crate::ca::{Error, LeafOrder, Orders};
 use crate::consensus::Consensus;
@@ -60,13 +60,13 @@ pub async fn run(context: Context) {
             }
         }
     };
-    while let Some(LeafOrder { service, answer }) = orders.0.recv().await {
+    while let Some(LeafOrder { csr, answer }) = orders.0.recv().await {
         if answer.is_closed() {
             continue; // Whoever asked has given up, perhaps while there was no leader.
         }
-        let signed = provider.leaf(&context, &service).await;
+        let signed = provider.leaf(&context, &csr).await;
         if let Err(error) = &signed {
-            warn!(%service, %error, "leaf certificate not signed");
+            warn!(%error, "leaf certificate not signed");
         }
         let _ = answer.send(signed); // The caller may have gone.
     }
@@ -83,20 +83,15 @@ struct Provider {
 }
 
 impl Provider {
-    async fn leaf(&mut self, context: &Context, service: &str) -> Result<IssuedCert, Error> {
+    async fn leaf(&mut self, context: &Context, csr: &str) -> Result<IssuedCert, Error> {
+        let csr = Csr::parse(csr)?;
+        let uri = self.allowed(context, &csr)?;
         let serial = self.serial(context).await?;
-        let uri = ServiceUri {
-            trust_domain: self.trust_domain.to_string(),
-            namespace: "default".to_owned(),
-            datacenter: context.datacenter.to_string(),
-            service: service.to_owned(),
-        }
-        .to_string();
         let signed = sign::leaf(
             &self.issuer,
             &LeafRequest {
-                uri: &uri,
-                common_name: &self.trust_domain.service_common_name(service),
+                csr: &csr,
+                common_name: &self.trust_domain.service_common_name(&uri.service),
                 serial,
                 now: now(),
                 ttl: self.leaf_ttl,
@@ -105,13 +100,34 @@ impl Provider {
         Ok(IssuedCert {
             serial_number: serial_hex(serial),
             cert_pem: unix_lines(&signed.certificate.pem()),
-            private_key_pem: signed.private_key_pem,
-            service: service.to_owned(),
-            service_uri: uri,
+            service: uri.service,
+            service_uri: csr.uri,
             valid_after: signed.not_before,
             valid_before: signed.not_after,
             ..IssuedCert::default()
         })
+    }
+
+    /// Whom a request is for: a service of this trust domain and datacenter.
+    fn allowed(&self, context: &Context, csr: &Csr) -> Result<ServiceUri, Error> {
+        let uri: ServiceUri = csr
+            .uri
+            .parse()
+            .map_err(|_| Error::Invalid("SPIFFE ID in CSR must be a service ID".to_owned()))?;
+        let (ours, here) = (self.trust_domain.to_string(), &context.datacenter);
+        if !uri.trust_domain.eq_ignore_ascii_case(&ours) {
+            let theirs = uri.trust_domain;
+            return Err(Error::Invalid(format!(
+                "SPIFFE ID in CSR from a different trust domain: {theirs}, we are {ours}"
+            )));
+        }
+        if uri.datacenter != *here.as_str() {
+            let theirs = uri.datacenter;
+            return Err(Error::Invalid(format!(
+                "SPIFFE ID in CSR from a different datacenter: {theirs}, we are {here}"
+            )));
+        }
+        Ok(uri)
     }
 
     async fn serial(&mut self, context: &Context) -> Result<u64, Error> {

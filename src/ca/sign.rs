@@ -8,9 +8,9 @@ use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{
-    BasicConstraints, Certificate, CertificateParams, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PublicKeyData,
-    SanType, SerialNumber,
+    BasicConstraints, Certificate, CertificateParams, CertificateSigningRequestParams,
+    DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair,
+    KeyUsagePurpose, PublicKey, PublicKeyData, SanType, SerialNumber,
 };
 use rustls::pki_types::PrivateKeyDer;
 use sha1::Sha1;
@@ -93,8 +93,8 @@ pub fn issuer(root_pem: &str, key_pem: &str) -> Result<Issuer<'static, KeyPair>,
 
 /// What a leaf certificate says.
 pub struct LeafRequest<'a> {
-    /// The only URI in it.
-    pub uri: &'a str,
+    /// Whom it is for: its key, and the only URI in it.
+    pub csr: &'a Csr,
     /// Its common name.
     pub common_name: &'a str,
     /// Unique under the issuer.
@@ -105,11 +105,55 @@ pub struct LeafRequest<'a> {
     pub ttl: Duration,
 }
 
-/// A leaf with a new key, signed by `issuer`.
-pub fn leaf(issuer: &Issuer<'_, KeyPair>, request: &LeafRequest<'_>) -> Result<Signed, Error> {
+/// A request to sign a key for a URI.
+pub struct Csr {
+    key: PublicKey,
+    /// The one URI in it.
+    pub uri: String,
+}
+
+impl Csr {
+    /// Reads a request and checks that its sender has the key.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]: it is no request, or does not name exactly one URI.
+    pub fn parse(pem: &str) -> Result<Self, Error> {
+        let bad = |problem: String| Error::Invalid(format!("CSR: {problem}"));
+        let read = CertificateSigningRequestParams::from_pem(pem);
+        let read = read.map_err(|error| bad(error.to_string()))?;
+        let names = read.params.subject_alt_names.iter();
+        let uris: Vec<_> = names
+            .filter_map(|name| match name {
+                SanType::URI(uri) => Some(uri.to_string()),
+                _ => None,
+            })
+            .collect();
+        match <[String; 1]>::try_from(uris) {
+            Ok([uri]) => Ok(Self {
+                key: read.public_key,
+                uri,
+            }),
+            Err(uris) => Err(bad(format!("it must name one URI, not {}", uris.len()))),
+        }
+    }
+}
+
+/// A new key and the request to sign it for `uri`, both as PEM text.
+pub fn request(uri: &str) -> Result<(String, String), Error> {
     let private_key_pem = generate_key()?;
     let key = parse_key(&private_key_pem)?;
-    let mut params = base_params(request.uri, request.serial, request.now, request.ttl)?;
+    let mut params = CertificateParams::default();
+    params.subject_alt_names = vec![uri_name(uri)?];
+    params.distinguished_name = DistinguishedName::new();
+    let request = params.serialize_request(&key).map_err(signing)?;
+    let request = request.pem().map_err(signing)?;
+    Ok((private_key_pem, request))
+}
+
+/// A leaf for the key of a request, signed by `issuer`.
+pub fn leaf(issuer: &Issuer<'_, KeyPair>, request: &LeafRequest<'_>) -> Result<Leaf, Error> {
+    let key = &request.csr.key;
+    let mut params = base_params(&request.csr.uri, request.serial, request.now, request.ttl)?;
     params.distinguished_name = common_name(request.common_name);
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![
@@ -122,15 +166,30 @@ pub fn leaf(issuer: &Issuer<'_, KeyPair>, request: &LeafRequest<'_>) -> Result<S
         ExtendedKeyUsagePurpose::ClientAuth,
         ExtendedKeyUsagePurpose::ServerAuth,
     ];
-    params.key_identifier_method = KeyIdMethod::PreSpecified(key_id(&key));
+    params.key_identifier_method = KeyIdMethod::PreSpecified(key_id(key));
     let (not_before, not_after) = (params.not_before.into(), params.not_after.into());
-    let certificate = params.signed_by(&key, issuer).map_err(signing)?;
-    Ok(Signed {
+    let certificate = params.signed_by(key, issuer).map_err(signing)?;
+    Ok(Leaf {
         certificate,
-        private_key_pem,
         not_before,
         not_after,
     })
+}
+
+/// A certificate for somebody else's key.
+pub struct Leaf {
+    /// The certificate.
+    pub certificate: Certificate,
+    /// First moment at which it is valid.
+    pub not_before: Timestamp,
+    /// Last moment at which it is valid.
+    pub not_after: Timestamp,
+}
+
+fn uri_name(uri: &str) -> Result<SanType, Error> {
+    let name = uri.try_into();
+    let name = name.map_err(|_| Error::Crypto(format!("{uri:?} cannot stand in a certificate")))?;
+    Ok(SanType::URI(name))
 }
 
 fn base_params(
@@ -144,10 +203,7 @@ fn base_params(
     params.not_before = start;
     params.not_after = start + BACKDATE + ttl;
     params.serial_number = Some(SerialNumber::from(serial));
-    let uri = uri
-        .try_into()
-        .map_err(|_| Error::Crypto(format!("{uri:?} cannot stand in a certificate")))?;
-    params.subject_alt_names = vec![SanType::URI(uri)];
+    params.subject_alt_names = vec![uri_name(uri)?];
     params.use_authority_key_identifier_extension = true;
     Ok(params)
 }
@@ -204,13 +260,16 @@ mod tests {
     use super::*;
     use x509_parser::prelude::*;
 
-    fn fixture() -> (Signed, Signed) {
+    fn fixture() -> (Signed, Leaf) {
         let td = TrustDomain::of("11111111-2222-3333-4444-555555555555");
         let now = Timestamp::from_unix(1_800_000_000, 5);
         let root = root(&td, "abcdefgh", 7, now).unwrap();
         let issuer = issuer(&root.certificate.pem(), &root.private_key_pem).unwrap();
+        let (_, csr) = request("spiffe://td/ns/default/dc/dc1/svc/web").unwrap();
+        let csr = Csr::parse(&csr).unwrap();
+        assert_eq!(csr.uri, "spiffe://td/ns/default/dc/dc1/svc/web");
         let request = LeafRequest {
-            uri: "spiffe://td/ns/default/dc/dc1/svc/web",
+            csr: &csr,
             common_name: "web.svc.default.11111111.consul",
             serial: 9,
             now,
@@ -257,5 +316,20 @@ mod tests {
             root.private_key_pem
                 .starts_with("-----BEGIN EC PRIVATE KEY-----\n")
         );
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused() {
+        let (_, good) = request("spiffe://td/ns/default/dc/dc1/svc/web").unwrap();
+        let middle = good.len() / 2;
+        let other = if good.as_bytes()[middle] == b'A' {
+            "B"
+        } else {
+            "A"
+        };
+        let changed = [&good[..middle], other, &good[middle + 1..]].concat();
+        for bad in ["", "x", &changed, &good[..middle]] {
+            assert!(matches!(Csr::parse(bad), Err(Error::Invalid(_))), "{bad}");
+        }
     }
 }

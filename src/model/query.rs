@@ -395,6 +395,19 @@ reply!(
         coordinates: Vec<std::sync::Arc<NodeCoordinate>>,
     }
 );
+/// `ConnectCA.Sign`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub struct CaSignRequest {
+    pub datacenter: Datacenter,
+    /// The certificate signing request, as PEM.
+    #[serde(rename = "CSR")]
+    pub csr: String,
+    /// Whether a server passed it on to this one, as the leader. Consul has no such field and skips it.
+    pub forwarded: bool,
+    pub token: String,
+}
+
 /// What begins a snapshot connection: `op` is 0 to save and 1 to restore.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]

@@ -126,6 +126,7 @@ const ROUTES: &[(Verb, &str, Ask)] = &[
     (Verb::Get, "/v1/agent/metrics", Own),
     (Verb::Get, "/v1/agent/services", Own),
     (Verb::Get, "/v1/agent/service/", Own),
+    // It gets into the catalog all the same; see below.
     (Verb::Put, "/v1/agent/service/register", Own),
     (Verb::Put, "/v1/agent/service/deregister/", Own),
     (Verb::Get, "/v1/agent/checks", Own),
@@ -138,6 +139,7 @@ const ROUTES: &[(Verb, &str, Ask)] = &[
     (Verb::Get, "/v1/agent/health/service/id/", Own),
     (Verb::Get, "/v1/agent/health/service/name/", Own),
     (Verb::Get, "/v1/agent/connect/ca/roots", Own),
+    // The leader signs; see below.
     (Verb::Get, "/v1/agent/connect/ca/leaf/", Own),
 ];
 
@@ -239,6 +241,65 @@ async fn coordinates_told_to_a_follower_reach_everybody() {
         (refused.status, refused.body.as_str()),
         (500, "incompatible coordinate")
     );
+}
+
+/// A server's own services get into the catalog through the leader.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_registered_with_a_follower_gets_into_the_catalog() {
+    let trio = Trio::start().await;
+    let done = trio
+        .put(2, "/v1/agent/service/register", r#"{"Name":"own"}"#)
+        .await;
+    assert_eq!(done.status, 200, "{done:?}");
+    let state = || trio.nodes[0].api.store().latest();
+    eventually("the service is there", || {
+        state().service("n3", "own").is_some()
+    })
+    .await;
+    trio.put(2, "/v1/agent/service/deregister/own", "").await;
+    eventually("the service is gone", || {
+        state().service("n3", "own").is_none()
+    })
+    .await;
+}
+
+/// The key is made where it is asked for; the leader signs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_gives_out_leaves_that_the_leader_signed() {
+    let trio = Trio::start().await;
+    let path = "/v1/connect/ca/roots?index=1&wait=20s";
+    let roots = trio.get(1, path).await;
+    let roots: serde_json::Value = serde_json::from_str(&roots.body).unwrap();
+    let domain = roots["TrustDomain"].as_str().unwrap();
+    let leaf = async |at: usize| {
+        let leaf = trio.get(at, "/v1/agent/connect/ca/leaf/web").await;
+        assert_eq!(leaf.status, 200, "{leaf:?}");
+        let leaf: serde_json::Value = serde_json::from_str(&leaf.body).unwrap();
+        let uri = format!("spiffe://{domain}/ns/default/dc/dc1/svc/web");
+        assert_eq!(leaf["ServiceURI"], uri);
+        assert_eq!(leaf["Service"], "web");
+        let key = leaf["PrivateKeyPEM"].as_str().unwrap();
+        assert!(key.starts_with("-----BEGIN EC PRIVATE KEY-----"), "{key}");
+        leaf["SerialNumber"].as_str().unwrap().to_owned()
+    };
+    let serials: BTreeSet<_> = [leaf(0).await, leaf(1).await, leaf(2).await].into();
+    assert_eq!(serials.len(), 3);
+    assert!(serials.contains(&leaf(1).await), "it is given out again");
+    for (uri, text) in [
+        (
+            "spiffe://other.consul/ns/default/dc/dc1/svc/web",
+            "from a different trust domain",
+        ),
+        ("https://x", "must be a service ID"),
+    ] {
+        let (_, csr) = crossway::ca::sign::request(uri).unwrap();
+        let request = crossway::model::query::CaSignRequest {
+            csr,
+            ..Default::default()
+        };
+        let refused = trio.nodes[1].api.sign_leaf(request).await.unwrap_err();
+        assert!(refused.to_string().contains(text), "{refused}");
+    }
 }
 
 /// discovery_max_stale counts where nothing is said, and for the catalog and health alone.

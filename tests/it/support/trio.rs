@@ -2,9 +2,13 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use crossway::api::agent::{Agent, Departure, Pools};
+use crossway::api::forward::Leader;
 use crossway::api::{Api, Settings};
-use crossway::consensus::{Config, Consensus, Lane, Peer, Transport, TransportError};
+use crossway::ca;
+use crossway::consensus::{Config, Consensus, Lane, Peer, Role, Transport, TransportError};
 use crossway::http;
+use crossway::local::{self, Local};
 use crossway::model::KvEntry;
 use crossway::net::Tls;
 use crossway::rpc::{self, Lan, Pool};
@@ -201,12 +205,12 @@ async fn start(wire: &Arc<Wire>, n: usize, settings: &Settings) -> Node {
         me: peer.address.clone(),
         wire: wire.clone(),
     };
-    let forward = crossway::api::forward::Leader::new(pool.clone(), "dc1".into());
+    let forward = Leader::new(pool.clone(), "dc1".into());
     let consensus = Consensus::open(Config {
         bootstrap: n == 1,
         raft_multiplier: 2,
         transport: Some(Arc::new(end)),
-        forward: Some(Arc::new(forward)),
+        forward: Some(Arc::new(forward.clone())),
         ..Config::new(peer.id.clone(), peer.node.clone(), peer.address.clone())
     })
     .await
@@ -217,8 +221,9 @@ async fn start(wire: &Arc<Wire>, n: usize, settings: &Settings) -> Node {
         node: peer.node.clone(),
         ..settings.clone()
     };
-    let api = Api::new(settings, consensus.clone());
     let stop = CancellationToken::new();
+    let agent = agent(&peer, &consensus, &stop);
+    let api = Api::with_agent(settings, consensus.clone(), agent).with_leader(forward);
     let mut plugs = rpc::Plugs::default();
     let snapshots = plugs.plug(rpc::Protocol::Snapshot, 4);
     let config = rpc::ServerConfig {
@@ -249,6 +254,46 @@ async fn start(wire: &Arc<Wire>, n: usize, settings: &Settings) -> Node {
         pool,
         peer,
         stop: Some(stop.drop_guard()),
+    }
+}
+
+/// A server's own services, kept in the catalog, and the CA, which works while it leads.
+fn agent(peer: &Peer, consensus: &Consensus, stop: &CancellationToken) -> Agent {
+    let identity = local::Identity {
+        datacenter: "dc1".into(),
+        node: peer.node.clone(),
+        id: peer.id.clone(),
+        address: "127.0.0.1".to_owned(),
+        ..local::Identity::default()
+    };
+    let (local, _) = Local::open(local::Config::new(identity)).unwrap();
+    let store = consensus.store().clone();
+    let sync = local::run(local.clone(), consensus.clone(), store, stop.clone());
+    tokio::spawn(sync);
+    let (ca, orders) = ca::channel();
+    let duty = ca::leader::Context {
+        consensus: consensus.clone(),
+        orders: Arc::new(tokio::sync::Mutex::new(orders)),
+        datacenter: "dc1".into(),
+        cluster_id: None,
+    };
+    let (mut role, stop) = (consensus.role(), stop.clone());
+    tokio::spawn(stop.run_until_cancelled_owned(async move {
+        while role.wait_for(Role::is_leader).await.is_ok() {
+            tokio::select! {
+                () = ca::leader::run(duty.clone()) => {}
+                _ = role.wait_for(|role| !role.is_leader()) => {}
+            }
+        }
+    }));
+    Agent {
+        local,
+        ca,
+        metrics: None,
+        facts: Arc::default(),
+        control: crossway::api::agent::control::channel().0,
+        departure: Departure::default(),
+        pools: Pools::default(),
     }
 }
 
