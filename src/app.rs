@@ -268,6 +268,7 @@ impl App {
             departure: self.departure.clone(),
             pools: AgentPools {
                 lan: Some(self.pools.lan().clone()),
+                servers: Some(self.servers.clone()),
                 through_gateways: config.federation.through_gateways,
                 ..AgentPools::default()
             },
@@ -309,6 +310,7 @@ impl App {
             federation: federation::Context {
                 consensus: consensus.clone(),
                 datacenter: settings::datacenter(config),
+                servers: self.servers.clone(),
             },
             probe: settings::probe(config),
             consensus,

@@ -5,6 +5,7 @@ use crate::api::error::Error;
 use crate::api::read::Answer;
 use crate::model::query::{DcSpecificRequest, FederationStateQuery, FederationStateRequest};
 use crate::model::{CheckServiceNode, Datacenter, FederationState, Timestamp};
+use crate::router::FEDERATION_STATES;
 use crate::store::{Command, FederationCommand, Outcome, State, Topic};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -77,6 +78,11 @@ impl Api {
         request: FederationStateRequest,
         now: Timestamp,
     ) -> Result<bool, Error> {
+        if !self.knows_federation_states() {
+            return Err(Error::refused(
+                "Federation states are currently disabled until all servers in the datacenter support the feature",
+            ));
+        }
         let mut record = match request.state {
             Some(record) if !record.datacenter.is_empty() => record,
             _ => {
@@ -100,5 +106,17 @@ impl Api {
         let here = Datacenter::default();
         let outcome = self.write(&here, Command::Federation(command)).await?;
         Ok(outcome == Outcome::Bool(true))
+    }
+
+    /// Whether every server of this datacenter can apply federation states (case C009); stored ones are proof.
+    fn knows_federation_states(&self) -> bool {
+        let agent = self.agent_part();
+        let Some(servers) = agent.and_then(|agent| agent.pools.servers.as_ref()) else {
+            return true; // Nobody else is known.
+        };
+        let stored = self.store().latest().federation_index() > 0;
+        let here = &self.settings().datacenter;
+        let all = || servers.read(|router| router.all_support(FEDERATION_STATES, &[here]));
+        servers.federation_states().is_open(stored, all)
     }
 }

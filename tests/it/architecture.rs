@@ -20,7 +20,10 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("consensus", &["model", "net", "store", "rpc"]),
     ("router", &["model", "gossip"]),
     ("ca", &["model", "store", "rpc", "consensus"]),
-    ("federation", &["model", "store", "rpc", "consensus"]),
+    (
+        "federation",
+        &["model", "store", "rpc", "consensus", "router"],
+    ),
     ("local", &["model", "store", "consensus"]),
     ("probe", &["model", "store", "consensus", "local"]),
     (
@@ -36,6 +39,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
             "codec",
             "net",
             "gossip",
+            "router",
             "store",
             "rpc",
             "discovery",

@@ -10,6 +10,7 @@ use crate::gossip::wire::Key;
 use crate::gossip::{self, Coordinate, Gossip, MemberStatus, Target};
 use crate::model::query::{KeyringRequest, KeyringResponse, KeyringResponses};
 use crate::model::{Datacenter, NodeName, QueryMeta, multierror};
+use crate::router::Servers;
 use serde::Serialize;
 
 /// Members that may relay the answers of others, besides the direct way: serf's limit.
@@ -22,6 +23,8 @@ pub struct Pools {
     pub lan: Option<Gossip>,
     /// The servers of all datacenters; `None` when this server does not gossip with them.
     pub wan: Option<Gossip>,
+    /// The servers among the members, and what all of them can do.
+    pub servers: Option<Servers>,
     /// Whether the servers of all datacenters find each other through mesh gateways. Nobody can be joined by address then.
     pub through_gateways: bool,
 }

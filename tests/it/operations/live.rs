@@ -154,6 +154,7 @@ async fn a_pool_is_looked_after() {
     let pools = Pools {
         lan: Some(one.clone()),
         wan: Some(wan.clone()),
+        servers: None,
         through_gateways: true,
     };
     let server = AgentServer::start_in("s1", None, pools).await;
