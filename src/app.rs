@@ -329,6 +329,8 @@ impl App {
         let (lan, stop) = (self.pools.lan().clone(), self.shutdown.clone());
         let members = pools::follow_members(lan.clone(), self.servers.clone(), stop.clone());
         self.spawn("members", members);
+        let own = reconcile::keep_own_node(self.consensus.clone(), self.knobs.own.subscribe());
+        self.spawn("own-node", tasks::until(stop.clone(), own));
         if config.bootstrap_expect > 1 {
             let expect = Expect {
                 consensus: self.consensus.clone(),

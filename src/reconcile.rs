@@ -61,6 +61,32 @@ pub async fn run_leader(context: Context) {
     tokio::join!(keep_catalog(context.clone()), keep_servers(context));
 }
 
+/// Keeps the addresses and metadata of this server's own node true, on every server: the leader knows the addresses of
+/// others from gossip alone. Waits until the leader has registered the node.
+pub async fn keep_own_node(consensus: Consensus, mut own: watch::Receiver<OwnServer>) {
+    let node = Topic::Node(Key::of(own.borrow().name.shared()));
+    let mut changes = consensus.store().watch([node]);
+    loop {
+        let wanted = own.borrow_and_update().node();
+        let state = consensus.store().latest();
+        let stale = state.node(wanted.node.as_str()).is_some_and(|node| {
+            node.id == wanted.id
+                && (node.tagged_addresses != wanted.tagged_addresses
+                    || node.meta != wanted.node_meta)
+        });
+        if stale && let Err(error) = consensus.propose(Command::Register(Box::new(wanted))).await {
+            debug!(%error, retry_in = ?RETRY, "this server's own node is not written");
+            sleep(RETRY).await;
+            continue;
+        }
+        sleep(REST).await;
+        tokio::select! {
+            () = changes.changed() => {}
+            Ok(()) = own.changed() => {}
+        }
+    }
+}
+
 /// Names of members that were seen since this server leads.
 #[derive(Default)]
 struct Seen(BTreeSet<Key>);

@@ -30,6 +30,15 @@ pub struct OwnServer {
 }
 
 impl OwnServer {
+    /// The node alone, without its service and check.
+    pub(crate) fn node(&self) -> RegisterRequest {
+        RegisterRequest {
+            service: None,
+            check: None,
+            ..self.registration()
+        }
+    }
+
     /// What the catalog is to hold about this server.
     pub fn registration(&self) -> RegisterRequest {
         let mut node_meta = self.meta.clone();

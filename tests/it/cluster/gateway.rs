@@ -37,14 +37,15 @@ fn a_gateway_moves_from_server_to_server() {
     let trust_domain = trust_domain(&cluster.servers[0]);
     let web = Backend::start("web");
     offer(&cluster.servers[0], "web", &web);
-    let list: Vec<_> = cluster
+    let lists = cluster
         .servers
         .iter()
-        .map(|s| format!("http://{}", s.port(8502)))
-        .collect();
-    let list = list.join(",");
+        .map(|s| format!("-grpc-addr=http://{}", s.port(8502)));
+    let lists: Vec<_> = lists.collect();
+    let mut flags: Vec<_> = lists.iter().map(String::as_str).collect();
+    flags.push("-expose-servers");
     let special = Special {
-        flags: &["-expose-servers", "-grpc-addr", &list],
+        flags: &flags,
         ..Special::default()
     };
     let gateway = Gateway::start_special(&cluster.servers[0], &envoy, "gw1", special);
