@@ -16,6 +16,7 @@
 //! | `BENCH_ROUNDS=N` | changes per run in those rows |
 //! | `BENCH_ALONE=1` | Crossway without Consul |
 //! | `BENCH_WRITES=1` | start, footprint and writes only |
+//! | `BENCH_CLUSTER=1` | three servers of each only |
 //! | `BENCH_TRACE=1` | for every change when it had arrived everywhere, and the CPU until then |
 //! | `BENCH_OUT=FILE` | where the JSON goes; `target/bench.json` otherwise |
 //! | `BENCH_DIR=FOLDER` | where the servers keep their data; `target` otherwise |
@@ -35,6 +36,7 @@
 )]
 
 mod ads;
+mod cluster;
 mod http;
 mod recorded;
 mod server;
@@ -76,12 +78,15 @@ async fn main() {
     let (quick, alone) = (set("QUICK"), set("BENCH_ALONE"));
     let mut table = Table::new(server::busy_cores(Duration::from_secs(1)));
     let chosen = chosen();
-    if chosen.is_none() || set("BENCH_WRITES") {
+    if chosen.is_none() && !set("BENCH_CLUSTER") || set("BENCH_WRITES") {
         writes::compare(quick, alone, &mut table);
+    }
+    if chosen.is_none() && !set("BENCH_WRITES") || set("BENCH_CLUSTER") {
+        cluster::compare(quick, alone, &mut table);
     }
     let rows = match chosen {
         Some(rows) => rows,
-        None if set("BENCH_WRITES") => Vec::new(),
+        None if set("BENCH_WRITES") || set("BENCH_CLUSTER") => Vec::new(),
         None => matrix(quick),
     };
     for mut row in rows {

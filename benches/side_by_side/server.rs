@@ -69,7 +69,7 @@ pub fn busy_cores(over: Duration) -> f64 {
     (ticks() - before) / 100.0 / over.as_secs_f64()
 }
 
-fn binary(kind: Kind) -> PathBuf {
+pub fn binary(kind: Kind) -> PathBuf {
     match kind {
         Kind::Consul => std::env::var("CROSSWAY_PEERS")
             .map_or_else(|_| PathBuf::from("target/peers"), PathBuf::from)
@@ -280,7 +280,7 @@ pub fn instance(service: usize, instance: usize, node: usize, address: &str) -> 
     .to_string()
 }
 
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
