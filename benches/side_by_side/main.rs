@@ -113,7 +113,7 @@ fn matrix(quick: bool) -> Vec<Row> {
         return vec![
             row(10, 1, 6, 1, Consul),
             row(10, 10, 5, 1, Consul),
-            row(100, 50, 3, 1, Consul),
+            row(100, 20, 3, 1, Consul),
             row(10, 500, 5, 1, Recorded),
             row(100, 500, 5, 1, Recorded),
             row(100, 5000, 3, 1, Nothing),
