@@ -71,7 +71,7 @@ const CALLS: &[(&str, Compare)] = &[
     ("tls_ConnectCA.ConfigurationGet", Compare::Unknown),
     ("tls_Coordinate.ListDatacenters", Compare::Unknown),
     ("tls_Intention.List", Compare::Unknown),
-    ("tls_Operator.RaftGetConfiguration", Compare::Unknown),
+    ("tls_Operator.RaftGetConfiguration", Compare::Shape),
 ];
 
 /// Fills the catalog with the gateway and the federation state that the recorded server had.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::super::*;
+use crate::gossip::serf::*;
 use super::pool::*;
 use crate::gossip::serf::MemberStatus as S;
 use crate::gossip::wire::serf::Endpoint;

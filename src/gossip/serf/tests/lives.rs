@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::*;
+use crate::gossip::serf::*;
 use super::pool::*;
 use crate::gossip::serf::MemberChange as C;
 use crate::gossip::serf::MemberStatus as S;

@@ -9,7 +9,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use std::time::Duration;
 
-use super::super::*;
+use crate::gossip::serf::*;
 use crate::gossip::Target;
 use crate::gossip::wire::Incoming;
 use crate::gossip::wire::packet;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::super::*;
+use crate::gossip::serf::*;
 use super::pool::*;
 use crate::gossip::wire::Key;
 use crate::gossip::wire::serf::Filter;

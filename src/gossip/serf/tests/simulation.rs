@@ -10,7 +10,7 @@ use std::time::Duration;
 use rand::Rng;
 use rand::seq::IndexedRandom;
 
-use super::super::*;
+use crate::gossip::serf::*;
 use super::pool::*;
 use crate::gossip::serf::MemberStatus as S;
 
