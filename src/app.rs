@@ -48,17 +48,14 @@ use crate::local;
 use crate::local::Local;
 use crate::model::NodeId;
 use crate::net;
-use crate::net::ClientLimit;
 use crate::operator as operator_api;
 use crate::probe;
 use crate::reconcile;
 use crate::router::Router;
 use crate::router::Servers;
 use crate::rpc;
-use crate::telemetry;
 use crate::xds;
 use crate::xds::store_source::StoreSource;
-use arc_swap::ArcSwap;
 use std::sync::Arc;
 use std::time::Duration;
 use std::time::SystemTime;
@@ -129,23 +126,7 @@ impl App {
         let id = node_id(config)?;
         let tls = reload::load_tls(config)?;
         tls.warnings().iter().for_each(|text| warn!("{text}"));
-        for (key, used, can) in [
-            (
-                "ports.https",
-                !ports.edges.https.is_empty(),
-                tls.https_server().is_some(),
-            ),
-            (
-                "ports.grpc_tls",
-                !ports.edges.grpc_tls.is_empty(),
-                tls.grpc_server().is_some(),
-            ),
-        ] {
-            anyhow::ensure!(
-                can || !used,
-                "{key}: needs a certificate; set cert_file and key_file, or {key} = -1"
-            );
-        }
+        ports.edges.check_certificates(&tls)?;
         let local = open_local(config, id.clone()).await?;
         let tls = Arc::new(tls);
         let pool = rpc::Pool::new(tls.clone(), Arc::new(rpc::Lan(tls.clone())));
@@ -177,21 +158,13 @@ impl App {
             servers: Servers::new(Router::new(datacenter)),
             own: id.clone(),
             drain: config.raft.leave_drain_time,
-            knobs: Knobs {
-                https: tls.https_server().map(watch::Sender::new),
+            knobs: Knobs::new(
+                config,
                 tls,
-                rpc_limits: Arc::new(ArcSwap::from_pointee(settings::rpc_limits(config))),
-                http_connections: ClientLimit::new(
-                    config.limits.http_max_conns_per_client as usize,
-                ),
-                grpc_connections: ClientLimit::new(
-                    config.limits.grpc_max_conns_per_client as usize,
-                ),
-                own: watch::Sender::new(settings::own_server(config, id)),
-                entries: watch::Sender::new(Arc::new(entries)),
+                settings::own_server(config, id),
+                entries,
                 local,
-                metrics: telemetry::init_metrics(&(&config.telemetry).into()),
-            },
+            ),
         };
         app.spawn_all(config, ports.edges, control).await;
         app.pools.advertise(&advertised).await;

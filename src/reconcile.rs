@@ -165,7 +165,10 @@ async fn write(consensus: &Consensus, plan: Vec<Vec<Command>>) -> bool {
 fn describe(command: &Command) -> String {
     match command {
         Command::Register(request) => {
-            let status = request.check.as_ref().map_or("", |check| check.status.as_str());
+            let status = request
+                .check
+                .as_ref()
+                .map_or("", |check| check.status.as_str());
             format!("member {} is {status} in the catalog", request.node)
         }
         Command::Deregister {

@@ -51,6 +51,31 @@ pub(super) struct Edges {
     pub(super) grpc_tls: Vec<TcpListener>,
 }
 
+impl Edges {
+    /// # Errors
+    /// If a port is open that needs a certificate and there is none.
+    pub(super) fn check_certificates(&self, tls: &Tls) -> anyhow::Result<()> {
+        for (key, open, can) in [
+            (
+                "ports.https",
+                !self.https.is_empty(),
+                tls.https_server().is_some(),
+            ),
+            (
+                "ports.grpc_tls",
+                !self.grpc_tls.is_empty(),
+                tls.grpc_server().is_some(),
+            ),
+        ] {
+            anyhow::ensure!(
+                can || !open,
+                "{key}: needs a certificate; set cert_file and key_file, or {key} = -1"
+            );
+        }
+        Ok(())
+    }
+}
+
 /// Opens all ports, so that one in use ends the start before anything else has begun.
 pub(super) fn bind(addresses: &Addresses) -> anyhow::Result<Ports> {
     let edges = Edges {

@@ -8,7 +8,7 @@ use crate::model::ConfigEntry;
 use crate::net::{ClientLimit, Tls};
 use crate::reconcile::OwnServer;
 use crate::rpc;
-use crate::telemetry::Metrics;
+use crate::telemetry::{self, Metrics};
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
@@ -30,6 +30,28 @@ pub(super) struct Knobs {
 }
 
 impl Knobs {
+    /// All knobs as the configuration of the start has them.
+    pub(super) fn new(
+        config: &Config,
+        tls: Arc<Tls>,
+        own: OwnServer,
+        entries: Vec<ConfigEntry>,
+        local: Local,
+    ) -> Self {
+        let connections = |limit: u32| ClientLimit::new(limit as usize);
+        Self {
+            https: tls.https_server().map(watch::Sender::new),
+            tls,
+            rpc_limits: Arc::new(ArcSwap::from_pointee(settings::rpc_limits(config))),
+            http_connections: connections(config.limits.http_max_conns_per_client),
+            grpc_connections: connections(config.limits.grpc_max_conns_per_client),
+            own: watch::Sender::new(own),
+            entries: watch::Sender::new(Arc::new(entries)),
+            local,
+            metrics: telemetry::init_metrics(&(&config.telemetry).into()),
+        }
+    }
+
     /// # Errors
     /// Everything that is wrong with the new configuration; nothing has changed then.
     pub(super) async fn turn(&self, config: &Config) -> anyhow::Result<()> {

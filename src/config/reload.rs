@@ -93,8 +93,9 @@ mod tests {
     #[test]
     fn a_wrong_configuration_is_refused_whole() {
         let host = Host::default();
-        let running = load_on(&sources(""), &host).unwrap();
-        let wrong = r#"service { port = 1 } check { name = "c" } log_level = "LOUD" "#;
+        let running = load_on(&sources(r#"node_name = "a""#), &host).unwrap();
+        let wrong =
+            r#"node_name = "a" service { port = 1 } check { name = "c" } log_level = "LOUD" "#;
         let text = reload_on(&sources(wrong), &running, &host)
             .unwrap_err()
             .to_string();
@@ -105,7 +106,7 @@ mod tests {
 
     #[test]
     fn secrets_are_not_shown() {
-        let hcl = r#"acl { tokens { agent = "s3cr3t" } }"#;
+        let hcl = r#"node_name = "a" acl { tokens { agent = "s3cr3t" } }"#;
         let loaded = load_on(&sources(hcl), &Host::default()).unwrap();
         assert!(!format!("{loaded:?}").contains("s3cr3t"));
     }

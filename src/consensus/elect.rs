@@ -24,6 +24,8 @@ use tokio::time::{sleep_until, timeout};
 pub(crate) struct Contact {
     heard: Mutex<Heard>,
     changed: Notify,
+    /// The leader speaks again after it was thought lost.
+    returned: Notify,
 }
 
 impl Contact {
@@ -37,6 +39,25 @@ impl Contact {
         heard.leader = Some(now());
         heard.term = term;
         heard.gone = None;
+        if std::mem::take(&mut heard.lost) {
+            self.returned.notify_one();
+        }
+    }
+
+    /// Until when the leader is to be believed in, by what it said last; `None` if that has passed, and then
+    /// [`Contact::returned`] tells when it speaks again.
+    pub(crate) fn believed_until(&self, timing: &Timing) -> Option<Instant> {
+        let mut heard = self.heard.lock();
+        let until = heard
+            .leader
+            .map(|heard| heard + timing.patience + timing.spread);
+        let until = until.filter(|until| *until > now());
+        heard.lost = until.is_none();
+        until
+    }
+
+    pub(crate) async fn returned(&self) {
+        self.returned.notified().await;
     }
 
     /// The connection on which the leader of this term spoke is broken.

@@ -2,22 +2,29 @@
 //!
 //! openraft lets a leader lead on that reaches nobody. Here it stops calling itself one after a while, so that it
 //! answers nothing from a state that others may have moved past; when a quorum answers again it leads as before.
+//! Likewise a follower that does not hear its leader names none until it does.
 
-use crate::consensus::elect::now;
+use crate::consensus::elect::{Contact, now};
 use crate::consensus::role::{Role, role};
 use crate::consensus::timing::Timing;
 use crate::consensus::types::{Peer, Raft};
 use openraft::{ChangeMembers, RaftMetrics};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 /// How long a new address may take to be written; the next term tries again.
 const ANNOUNCE: Duration = Duration::from_secs(10);
 
 /// Tells the role until Raft ends.
-pub(crate) async fn follow_role(raft: Raft, timing: Timing, tell: watch::Sender<Role>) {
+pub(crate) async fn follow_role(
+    raft: Raft,
+    timing: Timing,
+    contact: Arc<Contact>,
+    tell: watch::Sender<Role>,
+) {
     let mut server = raft.server_metrics();
     let mut quorum = Quorum::new(&raft);
     let mut before = None;
@@ -31,7 +38,9 @@ pub(crate) async fn follow_role(raft: Raft, timing: Timing, tell: watch::Sender<
         };
         let leads = elected.is_leader() && !alone;
         let answered = !leads || quorum.answered(&timing);
-        let now = match answered {
+        let follows = matches!(elected, Role::Follower { leader: Some(_) });
+        let heard = follows.then(|| contact.believed_until(&timing));
+        let now = match answered && heard != Some(None) {
             true => elected,
             false => Role::Follower { leader: None },
         };
@@ -49,7 +58,17 @@ pub(crate) async fn follow_role(raft: Raft, timing: Timing, tell: watch::Sender<
             looked.unwrap_or(Ok(()))
         } else {
             quorum.heard = None;
-            server.changed().await
+            match heard {
+                Some(Some(until)) => {
+                    let looked = timeout_at(until.into(), server.changed()).await;
+                    looked.unwrap_or(Ok(()))
+                }
+                Some(None) => tokio::select! {
+                    changed = server.changed() => changed,
+                    () = contact.returned() => Ok(()),
+                },
+                None => server.changed().await,
+            }
         };
         if changed.is_err() {
             break;

@@ -127,7 +127,7 @@ fn assemble(opened: Opened, config: &Config, span: &tracing::Span) -> Consensus 
     let (contact, gate) = (Arc::<Contact>::default(), Arc::default());
     let peers = Arc::new(Peers::new(raft.clone(), transport, timing.lease));
     let (tell, role) = watch::channel(role(&raft.server_metrics().borrow()));
-    let watcher = follow_role(raft.clone(), timing, tell).instrument(span.clone());
+    let watcher = follow_role(raft.clone(), timing, contact.clone(), tell).instrument(span.clone());
     let announcer = announce_address(raft.clone(), id, config.peer(), role.clone());
     let elector = Elector {
         id,

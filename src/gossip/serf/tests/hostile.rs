@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::gossip::serf::*;
 use super::pool::*;
 use crate::gossip::serf::MemberStatus as S;
+use crate::gossip::serf::*;
 use crate::gossip::wire::serf::Endpoint;
 use crate::gossip::wire::serf::Join;
 use crate::gossip::wire::serf::Leave;

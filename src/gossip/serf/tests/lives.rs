@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::gossip::serf::*;
 use super::pool::*;
 use crate::gossip::serf::MemberChange as C;
 use crate::gossip::serf::MemberStatus as S;
+use crate::gossip::serf::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 

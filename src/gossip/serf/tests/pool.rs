@@ -9,8 +9,8 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use std::time::Duration;
 
-use crate::gossip::serf::*;
 use crate::gossip::Target;
+use crate::gossip::serf::*;
 use crate::gossip::wire::Incoming;
 use crate::gossip::wire::packet;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::gossip::serf::*;
 use super::pool::*;
+use crate::gossip::serf::*;
 use crate::gossip::wire::Key;
 use crate::gossip::wire::serf::Filter;
 

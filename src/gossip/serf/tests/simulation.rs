@@ -10,9 +10,9 @@ use std::time::Duration;
 use rand::Rng;
 use rand::seq::IndexedRandom;
 
-use crate::gossip::serf::*;
 use super::pool::*;
 use crate::gossip::serf::MemberStatus as S;
+use crate::gossip::serf::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 /// How long it may take to agree again: some exchanges of states, and attempts to reach each other.
